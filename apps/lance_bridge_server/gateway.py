@@ -338,7 +338,8 @@ class _Run:
     def _call_namespace(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.namespace
         require_extensions(namespace, self.arguments[0])
-        if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
+        reads_rows = operation.answer is Answer.ROWS and self.method is None
+        if reads_rows and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
         if self.method is not None:

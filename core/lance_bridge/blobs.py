@@ -27,6 +27,7 @@ FEW_ROWS = 16
 UNKNOWN_SIZE = _MOST_BYTES // FEW_ROWS
 """The bytes that a row's blobs are taken to have if their sizes are unknown."""
 _SIZE = "size"
+_URI = "blob_uri"
 _FIELDS_BY_METADATA = 2
 """How many fields Lance gives to the storage of a blob whose column was created by the metadata."""
 
@@ -189,3 +190,14 @@ def _read_by_ids(dataset: lance.LanceDataset, ids: pa.Array, columns: list[str])
         blob_handling="all_binary",
     ).to_table()
     return read.take(pc.index_in(ids, read.column("_rowid").combine_chunks()))
+
+
+def rows_inside(dataset: lance.LanceDataset, column: str, ids: Sequence[int]) -> list[int]:
+    """Return those of some rows, by their ids, whose blob is not a reference to a file elsewhere.
+
+    Args:
+        column: A top-level column of blobs.
+    """
+    found = dataset._take_rows(pa.array(ids, pa.uint64()), columns=[column]).column(column)
+    uris = [(each or {}).get(_URI) for each in found.to_pylist()]
+    return [row for row, uri in zip(ids, uris, strict=True) if not uri]

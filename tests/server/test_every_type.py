@@ -340,7 +340,7 @@ def test_of_a_blob_its_size_is_shown(place: Place, sample: Sample, shape: str) -
     shown = json.loads(run("table", "head", "any", "db.t", "-o", "json").stdout)
     assert sizes([row["c"] for row in shown]) == sample.values
     cells = HtmlPage.of(place.http("GET", "/ui/rows/db/t").text).cells
-    assert ("blob, 3 B" in cells) == (shape == "plain")
+    assert ("blob, 3 B: 61 62 63" in cells) == (shape == "plain")
     assert any('"size": 3' in each for each in cells) == (shape == "struct")
     for form in ("arrow", "parquet", "csv"):
         assert _download(place, form).content

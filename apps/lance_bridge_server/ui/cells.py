@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,17 @@ _IMAGES = (
 )
 LARGEST_IMAGE = 4 << 20
 """The largest image that is shown, in bytes."""
+HEAD_BYTES = 13
+"""How many bytes of a blob its cell needs: 12 are shown or recognised, and one more is left out."""
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob of a row."""
+
+    size: int
+    head: bytes | None = None
+    """Its first bytes, or None if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
     """Return the cell of a value.
 
     Args:
-        value: As `to_values` returns it; a vector also as an array.
+        value: As `to_values` returns it; a vector also as an array, and a blob as `Blob`.
         kind: The kind of its column, see `columns.ColumnLine.kind`.
         similar: See `Cell.similar`.
         source: The address of the value, if it is an image.
@@ -73,8 +84,8 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
         return Cell("null", "null")
     if isinstance(value, bytes):
         return _binary(value, source)
-    if kind == "blob" and isinstance(value, dict):
-        return Cell("binary", f"blob, {format_bytes(value.get('size') or 0)}")
+    if isinstance(value, Blob):
+        return _blob(value, source)
     if kind == "vector" and isinstance(value, (list, pa.Array)):
         return _vector(value, similar)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -115,12 +126,21 @@ def _numbers(values: Sequence[Any] | pa.Array) -> list[float]:
     return [math.nan if each is None else float(each) for each in items]
 
 
-def _binary(data: bytes, source: str) -> Cell:
+def _blob(blob: Blob, source: str) -> Cell:
+    if blob.head is None:
+        return Cell("binary", f"blob, {format_bytes(blob.size)}")
+    cell = _binary(blob.head, source, blob.size)
+    return replace(cell, text=f"blob, {cell.text}")
+
+
+def _binary(data: bytes, source: str, size: int | None = None) -> Cell:
+    """Return the cell of bytes, or of the first of so many bytes."""
+    size = len(data) if size is None else size
     media_type = image_type(data)
-    text = format_bytes(len(data))
+    text = format_bytes(size)
     if media_type is None:
-        return Cell("binary", f"{text}: {data[:12].hex(' ')}{' …' if len(data) > 12 else ''}")
-    if not source or len(data) > LARGEST_IMAGE:
+        return Cell("binary", f"{text}: {data[:12].hex(' ')}{' …' if size > 12 else ''}")
+    if not source or size > LARGEST_IMAGE:
         return Cell("binary", f"{media_type}, {text}")
     return Cell("image", f"{media_type}, {text}", source=source)
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from lance_bridge.errors import invalid
 
+from .blob_reader import read_image
 from .cells import LARGEST_IMAGE, image_type
 from .rendering import PRIVATE_HEADERS
 from .row_reader import read_value
@@ -40,6 +41,8 @@ async def send_image(ui: UiRequest) -> Response:
         raise invalid("`row` is the identifier of a row, which is a number")
     state = await requested_state(ui, path)
     data = await read_value(ui, state, column, row)
+    if isinstance(data, dict):  # of a blob, a query has a description
+        data = await read_image(ui, state, column, int(row))
     is_small = isinstance(data, bytes) and len(data) <= LARGEST_IMAGE
     media_type = image_type(data) if data and is_small else None
     if media_type is None:

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from lance_bridge.arrow_values import to_values
 
-from .cells import Cell, make_cell
+from .blob_reader import Heads, read_heads
+from .cells import Blob, Cell, make_cell
 from .columns import ColumnLine, column_lines
 from .download import FORMATS
 from .image import image_address
@@ -64,6 +65,9 @@ class RowsView:
     sample: Sample | None = None
     lines: list[list[Cell]] = field(default_factory=list)
     """The cells of each row, for as many rows as fit on a page, but at least one."""
+    heads: Heads = field(default_factory=dict)
+    blob_message: str = ""
+    """Why the bytes of blobs are missing."""
 
     def with_rows(self, result: Any) -> RowsView:
         """Return the view with the rows of a query's result. Slow: call in a thread.
@@ -73,6 +77,22 @@ class RowsView:
         """
         view = replace(self, sample=read_sample(result))
         return replace(view, lines=view.make_lines())
+
+    def with_heads(self, heads: Heads) -> RowsView:
+        """Return the view with the first bytes of its blobs. Slow: call in a thread."""
+        view = replace(self, heads=heads)
+        return replace(view, lines=view.make_lines())
+
+    @property
+    def blobs(self) -> dict[str, list[int]]:
+        """The row identifiers of the blobs on the page, by column."""
+        if self.sample is None or ROW_ID not in self.sample.table.column_names:
+            return {}
+        table = self.sample.table.slice(0, len(self.lines))
+        names = [name for name in self._names if self._kind(name) == "blob"]
+        ids = table.column(ROW_ID)
+        rows = {name: ids.filter(table.column(name).is_valid()).to_pylist() for name in names}
+        return {name: each for name, each in rows.items() if each}
 
     def page_of(self, query: RowQuery) -> str:
         """Return the address of the page of another query."""
@@ -121,7 +141,7 @@ class RowsView:
     @property
     def notes(self) -> list[str]:
         """Notes about rows and columns that do not fit on the page."""
-        notes = []
+        notes = [f"Of blobs, only sizes are shown: {self.blob_message}"] * bool(self.blob_message)
         if self.sample and len(self.lines) < min(self.sample.table.num_rows, self.query.size):
             notes.append("A page has no room for more of these rows")
         if len(self._all_names) > _MOST_COLUMNS:
@@ -147,13 +167,28 @@ class RowsView:
         return Heading(name, column.type, link, self.query.order_of(name))
 
     def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
-        kind = self.columns[name].kind if name in self.columns else "number"
+        kind = self._kind(name)
         rows = table.column(ROW_ID).to_pylist() if ROW_ID in table.column_names else []
         for index, value in enumerate(_values(table, name, is_vector=kind == "vector")):
             is_searched = kind == "vector" and rows and value is not None
             near = self.query.near_row(rows[index], name) if is_searched else None
-            source = self._image_address(rows, index, name) if isinstance(value, bytes) else ""
-            yield make_cell(value, kind, self.page_of(near) if near else "", source)
+            shown = self._blob(value, rows, index, name) if kind == "blob" else value
+            is_image = isinstance(shown, (bytes, Blob))
+            source = self._image_address(rows, index, name) if is_image else ""
+            yield make_cell(shown, kind, self.page_of(near) if near else "", source)
+
+    def _kind(self, name: str) -> str:
+        return self.columns[name].kind if name in self.columns else "number"
+
+    def _blob(self, value: Any, rows: Sequence[int], index: int, name: str) -> Any:
+        """Return the blob that a query describes; files of version 2.0 describe nulls, too."""
+        if not isinstance(value, dict):
+            return value
+        heads = self.heads.get(name, {})
+        if not rows or rows[index] not in heads:
+            return Blob(value.get("size") or 0)
+        head = heads[rows[index]]
+        return None if head is None else Blob(value.get("size") or 0, head)
 
     def _image_address(self, rows: Sequence[int], index: int, column: str) -> str:
         if not rows:
@@ -178,7 +213,7 @@ async def show_rows(ui: UiRequest) -> Response:
         outcome = await find_rows(
             ui, state, query, vectors, view.with_rows, count=query.size + 1, with_row_id=True
         )
-    view = outcome.found.value or view
+    view = await _add_heads(ui, state, outcome.found.value or view)
     return html_page(
         "rows.html",
         principal=ui.principal,
@@ -198,6 +233,16 @@ async def show_rows(ui: UiRequest) -> Response:
         error_field=outcome.field,
         view=view,
     )
+
+
+async def _add_heads(ui: UiRequest, state: State, view: RowsView) -> RowsView:
+    """Return the view with the first bytes of its blobs, or as it is if they cannot be read."""
+    if not view.blobs:
+        return view
+    if view.version is not None and state.branch is None:
+        state = replace(state, version=view.version)  # row identifiers differ between versions
+    found = await read_heads(ui, state, view.blobs, view.with_heads)
+    return found.value or replace(view, blob_message=found.message)
 
 
 def _values(table: pa.Table, name: str, *, is_vector: bool) -> list[Any]:

@@ -9,7 +9,7 @@ check that they have not changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import lance
@@ -55,6 +55,7 @@ _PREFIXED = re.compile(r"\b[nbr]['\"]", re.IGNORECASE)
 _WINDOW = re.compile(r"\bover\s*\(", re.IGNORECASE)
 _JOINT = re.compile(r"\b(?:and|or)\b", re.IGNORECASE)
 _STEP = re.compile(r"\w+|[^\w\s(),]")
+_LAST_WORD = re.compile(r"(\w*)`?\s*\.$")
 _NAME = re.compile(r"(?:`[^`]*`)+|[^\W\d]\w*")
 
 _MISSING = re.compile(
@@ -94,6 +95,7 @@ def check_predicate(
         ServiceUnavailableError: (17) the storage does not answer.
     """
     bad = does_not_fit(what, predicate, table)
+    require_unambiguous(dataset.schema.names, predicate, bad)
     with add_known_columns(dataset):
         # Lance finds no column with a backtick in its name.
         names = [name for name in dataset.schema.names if "`" not in name]
@@ -117,6 +119,7 @@ def types_of(
     bad = {name: does_not_fit(f"Column '{name}' as", sql, table) for name, sql in columns.items()}
     for name, sql in columns.items():
         require_sound(sql, bad[name])
+        require_unambiguous(dataset.schema.names, sql, bad[name])
 
     def plan(*wanted: str) -> pa.Schema:
         made = {f"value_{i}": sql for i, sql in enumerate(wanted)}
@@ -217,17 +220,56 @@ def columns_in(expression: str, names: list[str]) -> list[str]:
     As in Lance, a name in another letter case matches only if no name matches exactly. Keywords of
     SQL are not distinguished from columns of the same name.
     """
-    sql = _QUOTED.sub(lambda m: m[0] if m[0].startswith("`") else " ", expression)
     read: set[str] = set()
-    for match in _NAME.finditer(sql):
-        before, after = sql[: match.start()].rstrip(), sql[match.end() :].lstrip()
-        if before.endswith(".") or after.startswith("("):
+    for found, before in _names_in(expression):
+        if before.endswith("."):
             continue
-        found = match[0]
         name = found[1:-1].replace("``", "`") if found.startswith("`") else found
-        same = [each for each in names if each == name]
-        read.update(same or [each for each in names if each.lower() == name.lower()])
+        read.update(_same_names(name, names))
     return sorted(read)
+
+
+def require_unambiguous(
+    columns: Sequence[str], expression: str, bad: str, tables: Sequence[str] = ()
+) -> None:
+    """Check that no name in an expression may mean several columns.
+
+    Of columns that differ from a name in letter case only, Lance takes the first. It tells fields
+    of structs apart.
+
+    Args:
+        columns: The names of the table's columns.
+        bad: The beginning of the message.
+        tables: Names before a dot that are of tables, and not of structs.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    if len({each.lower() for each in columns}) == len(columns):
+        return
+    for name, before in _names_in(expression):
+        parent = _LAST_WORD.search(before)
+        if parent is not None and parent[1] not in tables:
+            continue
+        same = _same_names(name, columns)
+        if len(same) > 1:
+            listed = " and ".join(f"'{each}'" for each in same)
+            raise invalid(f"{bad}: {name} may mean {listed}, which differ only in letter case")
+
+
+def _names_in(expression: str) -> Iterator[tuple[str, str]]:
+    """Yield the names in an expression, but for functions, each with the text before it."""
+    sql = _QUOTED.sub(lambda m: m[0] if m[0].startswith("`") else " ", expression)
+    for match in _NAME.finditer(sql):
+        if not sql[match.end() :].lstrip().startswith("("):
+            yield match[0], sql[: match.start()].rstrip()
+
+
+def _same_names(name: str, names: Sequence[str]) -> list[str]:
+    """Return the name that is the same, or else those that differ in letter case only."""
+    if name in names:
+        return [name]
+    return [each for each in names if each.lower() == name.lower()]
 
 
 # -- errors -------------------------------------------------------------------------------

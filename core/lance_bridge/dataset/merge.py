@@ -196,7 +196,7 @@ def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merg
             # Lance would not read all rows, and would miss bad ones.
             for _ in reader:
                 pass
-            reader = reader.schema.empty_table().to_reader()
+            reader = empty_reader(reader.schema)
         reader = split_batches(reader)
         builder = wanted.builder(dataset)
         if rows.is_repeatable:
@@ -278,7 +278,11 @@ def _require_conditions(table: Table, dataset: lance.LanceDataset, wanted: Merge
         InvalidInputError: (13)
     """
     if wanted.update_condition is not None:
-        expressions.require_sound(wanted.update_condition, _describe_bad_condition(table, wanted))
+        bad = _describe_bad_condition(table, wanted)
+        expressions.require_sound(wanted.update_condition, bad)
+        tables = ("source", "target")
+        names = dataset.schema.names
+        expressions.require_unambiguous(names, wanted.update_condition, bad, tables)
     condition = wanted.delete_condition
     if condition is None:
         return
@@ -289,7 +293,9 @@ def _require_conditions(table: Table, dataset: lance.LanceDataset, wanted: Merge
         dataset.scanner(filter=sql).explain_plan()
 
     what = "when_not_matched_by_source_delete_filt"
-    expressions.check(plan, condition, expressions.does_not_fit(what, condition, table.name))
+    bad = expressions.does_not_fit(what, condition, table.name)
+    expressions.require_unambiguous(dataset.schema.names, condition, bad)
+    expressions.check(plan, condition, bad)
 
 
 def _require_plan(

@@ -68,10 +68,13 @@ def scanner_columns(columns: Columns, added: str | None) -> dict[str, Any]:
     return {"columns": wanted, "disable_scoring_autoprojection": True}
 
 
-def in_brackets(columns: Columns, table: str, is_field: Callable[[str], bool]) -> Columns:
+def in_brackets(
+    columns: Columns, table: str, names: list[str], is_field: Callable[[str], bool]
+) -> Columns:
     """Return columns with each expression in brackets, so that Lance parses all of it.
 
     Args:
+        names: The names of the table's columns.
         is_field: Whether a source is the path of a field.
 
     Raises:
@@ -84,7 +87,9 @@ def in_brackets(columns: Columns, table: str, is_field: Callable[[str], bool]) -
         if alias in SEARCH_COLUMNS or is_field(source):
             result[alias] = source
             continue
-        expressions.require_sound(source, _describe_bad_column(source, table))
+        bad = _describe_bad_column(source, table)
+        expressions.require_sound(source, bad)
+        expressions.require_unambiguous(names, source, bad)
         result[alias] = expressions.in_brackets(source)
     return result
 

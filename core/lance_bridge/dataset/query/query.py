@@ -108,9 +108,13 @@ def parse(table: Table, request: Request) -> Query:
         raise invalid("k and offset must be 0 or more")
     requested = projection.parse(request.columns)
     dataset = table.open(Ref.of(request.version, branch=request.branch))
-    columns = projection.in_brackets(requested, table.name, partial(_is_field, dataset))
+    columns = projection.in_brackets(
+        requested, table.name, dataset.schema.names, partial(_is_field, dataset)
+    )
     if request.filter is not None:
-        expressions.require_sound(request.filter, _describe_bad_filter(request.filter, table.name))
+        bad = _describe_bad_filter(request.filter, table.name)
+        expressions.require_sound(request.filter, bad)
+        expressions.require_unambiguous(dataset.schema.names, request.filter, bad)
     vector = nearest.parse_nearest(dataset, table, request)
     text = full_text.parse_full_text(dataset, table, request.full_text_query)
     if text is not None and vector is not None and vector.batch:

@@ -238,7 +238,10 @@ def rows_of(case: TypeCase, shape: str, rows: int = 0) -> pa.Table:
 
 
 def plain(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return values that can be compared: times as numbers, NaN as text, and blobs as bytes."""
+    """Return values that can be compared, also if they are stored as another type.
+
+    Times are numbers of nanoseconds, floats are texts, and blobs are bytes.
+    """
     if isinstance(array.type, pa.BaseExtensionType):
         array = _storage(array)
     return [_plain(array[i]) for i in range(len(array))]
@@ -265,11 +268,18 @@ def _plain_extension(value: pa.Scalar) -> Any:
     return inner["data"] if isinstance(value.type, lance.blob.BlobType) else inner
 
 
+def _nanoseconds(value: pa.Scalar) -> int:
+    of = value.type
+    if pa.types.is_date(of):
+        return int(value.value) * (_DAY * 10**9 if pa.types.is_date32(of) else 10**6)
+    return int(value.value) * 10**9 // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[of.unit]
+
+
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
     (lambda of: isinstance(of, pa.BaseExtensionType), _plain_extension),
     (pa.types.is_dictionary, lambda value: _plain(value.value)),
     (pa.types.is_struct, lambda value: {of.name: _plain(value[of.name]) for of in value.type}),
     (pa.types.is_nested, lambda value: plain(value.values)),
-    (pa.types.is_temporal, lambda value: value.value),
-    (pa.types.is_floating, lambda value: repr(value.as_py())),
+    (pa.types.is_temporal, _nanoseconds),
+    (pa.types.is_floating, lambda value: repr(float(value.as_py()))),
 )

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display
 from lance_bridge_spark.jobs.indexing import index_request
+from lance_bridge_spark.source.stored_types import as_new
 
 from ..arrow_files import ArrowFiles
 from ..migration import Options, PlainLocation
@@ -225,21 +226,23 @@ class ArrowFacts(LoadFacts):
     @property
     def schema_of_table(self) -> pa.Schema:
         """The schema of the new table."""
-        found = self.arrow_files.schema
+        read = self.arrow_files.schema
+        found = pa.schema([as_new(each, keep_dictionaries=True) for each in read])
         lengths = {name.lower(): length for name, length in self.vectors.items()}
         names = schema.renamed(found.names, self.renames)
         return pa.schema(
             [
-                pa.field(name, _as_vector(each.type, lengths.get(name.lower())))
+                _with_vectors(each, lengths.get(name.lower())).with_name(name)
                 for name, each in zip(names, found, strict=True)
             ]
         )
 
 
-def _as_vector(of: pa.DataType, length: int | None) -> pa.DataType:
+def _with_vectors(field: pa.Field, length: int | None) -> pa.Field:
+    of = field.type
     if length is None or not (pa.types.is_list(of) or pa.types.is_large_list(of)):
-        return of
-    return pa.list_(of.value_type, length)
+        return field
+    return field.with_type(pa.list_(of.value_type, length))
 
 
 def facts_of(item: Item) -> ConvertFacts | ArrowFacts:

@@ -183,7 +183,7 @@ def _make_first_version(table: Table, columns: pa.Schema, work: Work) -> None:
     """Create the empty version 1, unless an earlier run did."""
     if table.is_declared():
         try:
-            write_first(table, Rows.from_data(columns.empty_table()))
+            write_first(table, Rows.from_data(pa.Table.from_batches([], columns)))
         except TableAlreadyExistsError:
             if not work.is_repeated:
                 raise

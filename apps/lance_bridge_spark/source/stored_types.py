@@ -59,18 +59,22 @@ def stored_field(text: str | None, given: pa.DataType, read_type: ReadType) -> p
     return field if read.equals(as_new(pa.field("", given)).type) else None
 
 
-def as_new(field: pa.Field) -> pa.Field:
+def as_new(field: pa.Field, *, keep_dictionaries: bool = False) -> pa.Field:
     """Return a field for a new table: nullable at every depth, in the way that Lance creates it.
 
     A dictionary becomes its values: one that is large enough for a column's values need not be
     for those of a query.
+
+    Args:
+        keep_dictionaries: For rows that are not those of a query.
     """
     metadata = {k: v for k, v in (field.metadata or {}).items() if k.startswith(_KEPT)}
     if is_blob(field):
         # Lance confuses the columns of a replacement in which metadata declares blobs.
         metadata.pop(BLOB, None)
         return pa.field(field.name, BlobType(), True, metadata or None)
-    return pa.field(field.name, _new_type(field.type), True, metadata or None)
+    dtype = _new_type(field.type, keep_dictionaries)
+    return pa.field(field.name, dtype, True, metadata or None)
 
 
 def _is_special(field: pa.Field) -> bool:
@@ -83,20 +87,32 @@ def _is_special(field: pa.Field) -> bool:
     return any(_is_special(dtype.field(i)) for i in range(dtype.num_fields))
 
 
-def _new_type(dtype: pa.DataType) -> pa.DataType:
-    if isinstance(dtype, pa.BaseExtensionType):
+def _new_type(dtype: pa.DataType, keep: bool) -> pa.DataType:
+    if isinstance(dtype, pa.BaseExtensionType) or (keep and arrow.is_dictionary(dtype)):
         return dtype
-    for is_of, new in _NESTED:
+    for is_of, new in _NEW:
         if is_of(dtype):
-            return new(dtype)
+            return new(dtype, keep)
     return dtype
 
 
-_NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]], ...] = (
-    (arrow.is_dictionary, lambda of: _new_type(of.value_type)),
-    (arrow.is_fixed_size_list, lambda of: pa.list_(as_new(of.value_field), of.list_size)),
-    (arrow.is_large_list, lambda of: pa.large_list(as_new(of.value_field))),
-    (arrow.is_list, lambda of: pa.list_(as_new(of.value_field))),
-    (arrow.is_struct, lambda of: pa.struct([as_new(each) for each in of])),
-    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), as_new(of.item_field))),
+def _new_field(field: pa.Field, keep: bool) -> pa.Field:
+    return as_new(field, keep_dictionaries=keep)
+
+
+_NEW: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, bool], pa.DataType]], ...] = (
+    (arrow.is_dictionary, lambda of, keep: _new_type(of.value_type, keep)),
+    (arrow.is_string_view, lambda *_: pa.string()),
+    (arrow.is_binary_view, lambda *_: pa.binary()),
+    (
+        arrow.is_fixed_size_list,
+        lambda of, keep: pa.list_(_new_field(of.value_field, keep), of.list_size),
+    ),
+    (arrow.is_large_list, lambda of, keep: pa.large_list(_new_field(of.value_field, keep))),
+    (arrow.is_list, lambda of, keep: pa.list_(_new_field(of.value_field, keep))),
+    (arrow.is_struct, lambda of, keep: pa.struct([_new_field(each, keep) for each in of])),
+    (
+        arrow.is_map,
+        lambda of, keep: pa.map_(_new_type(of.key_type, keep), _new_field(of.item_field, keep)),
+    ),
 )

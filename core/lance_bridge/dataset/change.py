@@ -14,6 +14,7 @@ from ..records import check_properties
 from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
+from .arrow_compat import empty_reader
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) 
         if not expressions.columns_in(expression, sorted(others)):
             continue
         left = pa.schema([field for field in dataset.schema if field.name not in others])
-        without_others = lance.write_dataset(left.empty_table(), "memory://")
+        without_others = lance.write_dataset(empty_reader(left), "memory://")
         try:
             expressions.types_of(without_others, "", {name: expression})
         except LanceNamespaceError as error:

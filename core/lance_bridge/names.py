@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 DELIMITER = "$"
 """Joins the names of an identifier in the response of ListAllTables, and in REST paths."""
@@ -58,6 +61,46 @@ def quoted(parts: Sequence[str]) -> str:
 def written(parts: Sequence[str]) -> str:
     """Return a name that `parts_of` parses, with parts quoted only if necessary."""
     return ".".join(p if _PLAIN.fullmatch(p) else in_backticks(p) for p in parts)
+
+
+def same_names(name: str, names: Sequence[str]) -> list[str]:
+    """Return the name that is the same, or else all that differ in letter case only."""
+    if name in names:
+        return [name]
+    return [each for each in names if each.lower() == name.lower()]
+
+
+def find_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of some names that a name means, in any letter case; None if there is none.
+
+    Raises:
+        InvalidInputError: (13) it is none of them, and several differ from it in letter case only.
+    """
+    same = same_names(name, names)
+    if len(same) < 2:
+        return same[0] if same else None
+    from .errors import invalid  # noqa: PLC0415 - see `parts_of`
+
+    listed = " and ".join(f"'{each}'" for each in same)
+    raise invalid(f"'{name}' may mean {listed}, which differ only in letter case: name one of them")
+
+
+def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
+    """Return values by the names that their keys mean; those that mean none are left out.
+
+    Raises:
+        InvalidInputError: (13) a key may mean several, or several mean the same; see `find_name`.
+    """
+    found: dict[str, T] = {}
+    for key, value in given.items():
+        name = find_name(key, names)
+        if name in found:
+            from .errors import invalid  # noqa: PLC0415 - see `parts_of`
+
+            raise invalid(f"'{name}' is named twice, in different letter cases")
+        if name is not None:
+            found[name] = value
+    return found
 
 
 def first_names(names: Sequence[str], limit: int, separator: str = ", ") -> str:

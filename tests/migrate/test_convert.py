@@ -445,7 +445,7 @@ def test_tables_have_settings_of_their_own(scene: Scene) -> None:
         assert plan.blocked == []
         assert failed(run.execute(verify="checksums")) == []
         again = run.plan(include=[f"{database}.one"], name="{table}_2", renames={"v": "ID"})
-        assert "Two columns would have one name" in again.blocked[0].blockers[0].text
+        assert "'v' would have the name of column 'id'" in again.blocked[0].blockers[0].text
     first, other = scene.dataset("first"), scene.dataset("other")
     assert first.schema.names == ["id", "c", "vector"]
     assert first.schema.field("vector").type.list_size == 2

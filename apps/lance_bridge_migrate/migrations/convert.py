@@ -18,7 +18,7 @@ from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 from lance_bridge import locations
 from lance_bridge.errors import display, invalid
-from lance_bridge.names import first_names
+from lance_bridge.names import by_name, find_name, first_names
 from lance_bridge.requests import Ref
 from lance_bridge_spark.jobs.engine import address_in
 
@@ -285,9 +285,9 @@ def _facts(
     options: ConvertOptions,
     inventory: completeness.Inventory,
 ) -> ConvertFacts:
-    names, size = {name.lower() for name in frame.columns}, inventory.size
+    size = inventory.size
     indices = indices_on(options.indices, frame.columns)
-    is_sorted = all(column.lower() in names for column in options.sort_by)
+    sorted_by = [find_name(column, frame.columns) for column in options.sort_by]
     return ConvertFacts(
         properties=options.properties,
         source=source,
@@ -297,7 +297,7 @@ def _facts(
         renames=options.renames,
         max_rows_per_file=options.max_rows_per_file,
         vectors=vectors,
-        sort_by=options.sort_by if is_sorted else (),
+        sort_by=() if None in sorted_by else tuple(filter(None, sorted_by)),
         indices=tuple(each for each in indices if each.column in frame.columns),
         bytes_before=sources.size_of(frame) if size is None else size.bytes,
         files=size,
@@ -312,15 +312,13 @@ def _count(
     Args:
         whole: Footers that count all rows, or None.
     """
-    names = {name.lower() for name in frame.columns}
-    vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
+    vectors = by_name(options.vectors, frame.columns)
     if whole is not None and not options.find_vectors:
         return (whole.rows if options.count_rows else None), vectors, []
     if not (options.count_rows or options.find_vectors):
         return None, vectors, []
     rows, found, problems = schema.count(frame, source.name, find_vectors=options.find_vectors)
-    given = {name.lower() for name in vectors}
-    vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
+    vectors = {**found, **vectors}
     return rows, vectors, problems
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display
+from lance_bridge.names import by_name, find_name
 from lance_bridge_spark.jobs.indexing import index_request
 from lance_bridge_spark.source.stored_types import as_new
 
@@ -43,10 +44,9 @@ class IndexOptions(Options):
 
 
 def indices_on(indices: Sequence[IndexOptions], columns: Sequence[str]) -> tuple[IndexOptions, ...]:
-    """Return indices with column names in the letter case of the table."""
-    cases = {name.lower(): name for name in columns}
+    """Return indices with column names in the letter case of the table; see `find_name`."""
     return tuple(
-        each.model_copy(update={"column": cases.get(each.column.lower(), each.column)})
+        each.model_copy(update={"column": find_name(each.column, columns) or each.column})
         for each in indices
     )
 
@@ -228,11 +228,11 @@ class ArrowFacts(LoadFacts):
         """The schema of the new table."""
         read = self.arrow_files.schema
         found = pa.schema([as_new(each, keep_dictionaries=True) for each in read])
-        lengths = {name.lower(): length for name, length in self.vectors.items()}
         names = schema.renamed(found.names, self.renames)
+        lengths = by_name(self.vectors, names)
         return pa.schema(
             [
-                _with_vectors(each, lengths.get(name.lower())).with_name(name)
+                _with_vectors(each, lengths.get(name)).with_name(name)
                 for name, each in zip(names, found, strict=True)
             ]
         )

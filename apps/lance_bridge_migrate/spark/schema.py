@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 
 from lance_bridge.dataset import Rows
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid
-from lance_bridge.names import quoted
+from lance_bridge.names import by_name, quoted, same_names
 from lance_bridge_spark.source import schema_compat
 from lance_bridge_spark.source.types import nullable
 
@@ -46,6 +46,7 @@ def problems_of(
         storage_version: The version of the files; None for Lance's default.
     """
     found: list[Problem] = []
+    vectors = by_name(vectors, columns.names)
     for field in columns.fields:
         found += _name_problems(field.name) or _type_problems(field, vectors)
         found += _type_warnings(field)
@@ -62,7 +63,7 @@ def _name_problems(name: str) -> list[Problem]:
 
 def _type_problems(field: spark.StructField, vectors: Mapping[str, int]) -> list[Problem]:
     try:
-        given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
+        given = {k: v for k, v in vectors.items() if k == field.name}
         schema_for(spark.StructType([field]), given)
     except InvalidInputError as error:
         return [blocker(f"{error}, with the option casts", field.name)]
@@ -158,8 +159,8 @@ def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> lis
     Args:
         vectors: The columns that are known to be vectors.
     """
-    known = {each.lower() for each in vectors}
-    columns = [each for each in _candidates(frame.schema) if each.lower() not in known]
+    known = by_name(vectors, frame.columns)
+    columns = [each for each in _candidates(frame.schema) if each not in known]
     if not columns:
         return []
     first = frame.select(*[F.col(quoted((each,))) for each in columns]).limit(FIRST_ROWS)
@@ -185,14 +186,14 @@ def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
 
     Raises InvalidInput (13).
     """
-    wanted = {name.lower(): data_type for name, data_type in casts.items()}
+    wanted = by_name(casts, frame.columns)
     failure = "The option casts cannot be applied" if casts else "The columns cannot be read"
     # Spark parses the name of a type when the cast is created.
     with spark_errors(failure):
         chosen, is_same = list[Any](), True
         for field in frame.schema.fields:
             column = F.col(quoted((field.name,)))
-            data_type, stored = wanted.get(field.name.lower()), _without_collations(field.dataType)
+            data_type, stored = wanted.get(field.name), _without_collations(field.dataType)
             if data_type is not None:
                 column = column.cast(data_type).alias(field.name)
             elif stored != field.dataType:
@@ -228,16 +229,24 @@ def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
     """Return a frame with some columns renamed. Raises InvalidInput (13)."""
     if not renames:
         return frame
-    names = renamed(frame.columns, renames)
-    if len({name.lower() for name in names}) < len(names):
-        raise invalid("Two columns would have one name with the option renames")
-    return frame.toDF(*names)
+    return frame.toDF(*renamed(frame.columns, renames))
 
 
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
-    """Return column names after the renames."""
-    new = {name.lower(): other for name, other in renames.items()}
-    return [new.get(name.lower(), name) for name in names]
+    """Return column names after the renames.
+
+    Raises:
+        InvalidInputError: (13) a name may mean several columns, or two columns would have one.
+    """
+    new = by_name(renames, names)
+    for old, name in new.items():
+        others = [new.get(each, each) for each in names if each != old]
+        if same_names(name, others):
+            raise invalid(
+                f"With the option renames, '{old}' would have the name of column "
+                f"'{same_names(name, others)[0]}'"
+            )
+    return [new.get(name, name) for name in names]
 
 
 def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, str]) -> DataFrame:

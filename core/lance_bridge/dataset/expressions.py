@@ -32,7 +32,7 @@ from ..errors import (
     panics_as_errors,
     require_text,
 )
-from ..names import first_names, written
+from ..names import first_names, same_names, written
 
 Plan = Callable[[str], object]
 """Plans a query with an expression. Reads no rows, and raises what pylance raises."""
@@ -225,7 +225,7 @@ def columns_in(expression: str, names: list[str]) -> list[str]:
         if before.endswith("."):
             continue
         name = found[1:-1].replace("``", "`") if found.startswith("`") else found
-        read.update(_same_names(name, names))
+        read.update(same_names(name, names))
     return sorted(read)
 
 
@@ -251,7 +251,7 @@ def require_unambiguous(
         parent = _LAST_WORD.search(before)
         if parent is not None and parent[1] not in tables:
             continue
-        same = _same_names(name, columns)
+        same = same_names(name, columns)
         if len(same) > 1:
             listed = " and ".join(f"'{each}'" for each in same)
             raise invalid(f"{bad}: {name} may mean {listed}, which differ only in letter case")
@@ -263,13 +263,6 @@ def _names_in(expression: str) -> Iterator[tuple[str, str]]:
     for match in _NAME.finditer(sql):
         if not sql[match.end() :].lstrip().startswith("("):
             yield match[0], sql[: match.start()].rstrip()
-
-
-def _same_names(name: str, names: Sequence[str]) -> list[str]:
-    """Return the name that is the same, or else those that differ in letter case only."""
-    if name in names:
-        return [name]
-    return [each for each in names if each.lower() == name.lower()]
 
 
 # -- errors -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from lance_bridge.errors import invalid
-from lance_bridge.names import quoted
+from lance_bridge.names import find_name, quoted
 
 from ...source.types import ROW_ADDRESS, ROW_ID
 from . import change, tasks
@@ -175,15 +175,13 @@ class Merge:
         return " AND ".join(self._equality(name) for name in on)
 
     def _equality(self, name: str) -> str:
-        match = [n for n in self._names if n == name] or [
-            n for n in self._names if n.lower() == name.lower()
-        ]
-        if not match:
+        match = find_name(name, self._names)
+        if match is None:
             raise TableColumnNotFoundError(
                 f"The source has no column '{name}': it has {', '.join(self._names)}"
             )
         ours = quoted((TARGET, self._target.column(name)))
-        return f"{ours} = {quoted((SOURCE, match[0]))}"
+        return f"{ours} = {quoted((SOURCE, match))}"
 
     # -- actions -----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.sql.types import LongType, StructField, StructType
 
+from lance_bridge.names import find_name
 from lance_bridge.requests import LATEST, Ref
 
 from ...addresses import Access, address_of
@@ -95,12 +96,12 @@ class Snapshot:
 
         Raises:
             TableColumnNotFoundError: (12)
+            InvalidInputError: (13) it may mean several.
         """
         names = self.schema.names
-        found = [each for each in names if each == name]
-        found = found or [each for each in names if each.lower() == name.lower()]
-        if len(found) == 1:
-            return str(found[0])
+        found = find_name(name, names)
+        if found is not None:
+            return found
         raise TableColumnNotFoundError(
             f"Table '{self.name}' has no column '{name}': it has {', '.join(names)}"
         )

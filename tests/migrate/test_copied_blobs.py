@@ -44,8 +44,8 @@ def changed(directory: Path, value: bytes) -> None:
 
 def tables(place: Path, rows: pa.Table) -> list[lance.LanceDataset]:
     """Write the same rows twice."""
-    version = {"data_storage_version": "2.2"}
-    return [lance.write_dataset(rows, str(place / name), **version) for name in ("one", "two")]
+    paths = (str(place / name) for name in ("one", "two"))
+    return [lance.write_dataset(rows, path, data_storage_version="2.2") for path in paths]
 
 
 def differing(place: Path, level: Level) -> list[tuple[str, str]]:

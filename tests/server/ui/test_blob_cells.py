@@ -36,7 +36,7 @@ CELLS = [
     "blob, image/png, 5.24 MB",
 ]
 BLOB = {"lance-encoding:blob": "true"}
-KINDS = {
+KINDS: dict[str, tuple[pa.Field, Any, Any]] = {
     "extension": (lance.blob_field("b"), lance.blob_array, "2.2"),
     "metadata": (pa.field("b", pa.large_binary(), metadata=BLOB), pa.array, "2.1"),
     "old files": (pa.field("b", pa.large_binary(), metadata=BLOB), pa.array, "2.0"),

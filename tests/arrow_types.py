@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,6 +233,20 @@ def rows_of(case: TypeCase, shape: str, rows: int = 0) -> pa.Table:
     numbers = pa.array([1] * len(values), pa.int32())
     names = [pa.field("id", pa.int64()), pa.field("n", pa.int32()), column]
     return pa.table([ids, numbers, values], schema=pa.schema(names))
+
+
+def wide(shapes: Iterable[str] = SHAPES) -> pa.Table:
+    """Return rows with an id from 0, a number `n`, and a column for each type in some shapes."""
+    most = max(len(case.values) for case in CASES) + 2
+    ids, ones = pa.array(range(most), pa.int64()), pa.array([1] * most, pa.int32())
+    fields, columns = [pa.field("id", pa.int64()), pa.field("n", pa.int32())], [ids, ones]
+    for case in CASES:
+        for shape in shapes:
+            rows = rows_of(case, shape, most)
+            name = re.sub(r"\W", "_", f"{case.name} {shape}")
+            fields.append(rows.schema.field("c").with_name(name))
+            columns.append(rows["c"])
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 # -- values ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
+from lance.blob import BlobType
 
 from .errors import invalid
 
@@ -103,6 +104,58 @@ def _as_written(field: pa.Field) -> pa.Field:
     if arrow.is_list(dtype):
         return field.with_type(pa.list_(_as_written(dtype.value_field)))
     return field
+
+
+def as_extensions(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which blobs that metadata declares have the extension type.
+
+    Lance makes it of them, but refuses the first commit of a struct with such blobs. Those that are
+    elements of lists are left, because Lance takes no other rows of their kind later.
+    """
+    return pa.schema([_as_extension(field) for field in schema], metadata=schema.metadata)
+
+
+def _as_extension(field: pa.Field) -> pa.Field:
+    dtype, metadata = field.type, dict(field.metadata or {})
+    if metadata.pop(BLOB, None) == b"true" and not is_blob_type(dtype):
+        return field.with_type(BlobType()).with_metadata(metadata or None)
+    if not has_blobs(field):
+        return field
+    if arrow.is_struct(dtype):
+        return field.with_type(pa.struct([_as_extension(each) for each in dtype]))
+    if not (arrow.is_list(dtype) or arrow.is_large_list(dtype)) or is_blob(dtype.value_field):
+        return field
+    make = pa.large_list if arrow.is_large_list(dtype) else pa.list_
+    return field.with_type(make(_as_extension(dtype.value_field)))
+
+
+def to_extensions(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return rows in the schema that `as_extensions` made of theirs."""
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = map(to_extension, batch.columns, schema.types)
+        return pa.RecordBatch.from_arrays(list(columns), schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, map(convert, reader))
+
+
+def to_extension(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Return values with binary ones in the extension type of blobs where a type has that."""
+    if array.type.equals(dtype):
+        return array
+    if is_blob_type(dtype):
+        return dtype.wrap_array(to_storage(array, dtype.storage_type))
+    mask = array.is_null() if array.null_count else None
+    if arrow.is_struct(dtype):
+        given = dict(zip([each.name for each in array.type], array.flatten(), strict=True))
+        parts = [to_extension(given[each.name], each.type) for each in dtype]
+        return pa.StructArray.from_arrays(parts, fields=list(dtype), mask=mask)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = to_extension(array.flatten(), dtype.value_type)
+    of = pa.LargeListArray if arrow.is_large_list(dtype) else pa.ListArray
+    places = offsets.astype(np.int64 if arrow.is_large_list(dtype) else np.int32)
+    return of.from_arrays(pa.array(places), values, type=dtype, mask=mask)
 
 
 def to_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:

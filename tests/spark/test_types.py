@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import arrow_types
@@ -14,7 +16,8 @@ from pyspark.errors import PySparkException
 import lance_bridge_spark
 from lance_bridge_spark.source.stored_types import as_new
 
-from .sql_helpers import stream_all
+from .parquet_pairs import LOCAL_ROWS
+from .sql_helpers import setting, stream_all
 from .stored_tables import StoredTable, stored_table
 
 pytestmark = [
@@ -40,9 +43,13 @@ NOT_OVERWRITTEN = ("in a list", "in a list of structs")
 """Shapes of the type `DECLARED` of which an overwrite is refused."""
 
 
-def columns_of(case: TypeCase, rows: int = 0) -> pa.Table:
-    """Return rows with a column for each of `SHAPES`, in this order: `c0` to `c3`."""
-    shapes = [shape for shape in SHAPES if case.name != DECLARED or shape not in NOT_OVERWRITTEN]
+def columns_of(case: TypeCase, rows: int = 0, left_out: Sequence[str] = ()) -> pa.Table:
+    """Return rows with a column for each of `SHAPES`, in this order: `c0` to `c3`.
+
+    Args:
+        left_out: Shapes of the type `DECLARED` to leave out.
+    """
+    shapes = [shape for shape in SHAPES if case.name != DECLARED or shape not in left_out]
     tables = [rows_of(case, shape, rows) for shape in shapes]
     found = tables[0].select(["id", "n"])
     for number, table in enumerate(tables):
@@ -51,10 +58,10 @@ def columns_of(case: TypeCase, rows: int = 0) -> pa.Table:
     return found
 
 
-def wide_rows(cases: Sequence[TypeCase]) -> pa.Table:
-    """Return rows with columns of all types and shapes: `t0_c0` and so on."""
+def wide_rows(cases: Sequence[TypeCase], left_out: Sequence[str] = ()) -> pa.Table:
+    """Return rows with columns of all types and shapes: `t0_c0` and so on; see `columns_of`."""
     most = max(len(case.values) for case in cases) + 2
-    tables = [columns_of(case, most) for case in cases]
+    tables = [columns_of(case, most, left_out) for case in cases]
     rows = tables[0].select(["id", "n"])
     for number, table in enumerate(tables):
         for field in list(table.schema)[2:]:
@@ -65,7 +72,11 @@ def wide_rows(cases: Sequence[TypeCase]) -> pa.Table:
 
 def stored(table: StoredTable) -> Values:
     """Return the values in the table, as pylance reads them."""
-    found = table.dataset().to_table(blob_handling="all_binary")
+    return values_of(table.dataset().to_table(blob_handling="all_binary"))
+
+
+def values_of(found: pa.Table) -> Values:
+    """Return the values of columns by the ids of their rows."""
     ids = found["id"].to_pylist()
     assert len(set(ids)) == len(ids)
     columns = {name: plain(found[name]) for name in found.schema.names if name not in ("id", "n")}
@@ -73,6 +84,83 @@ def stored(table: StoredTable) -> Values:
         each: {name: values[place] for name, values in columns.items()}
         for place, each in enumerate(ids)
     }
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+IN_TASKS = {LOCAL_ROWS: "0"}
+BY_WORKERS = {**IN_TASKS, "spark.lance_bridge.columnar": "false"}
+READS: dict[str, tuple[str, Mapping[str, str]]] = {
+    "on the driver": ("SELECT * FROM {t}", {}),
+    "in tasks": ("SELECT * FROM {t}", IN_TASKS),
+    "by Python workers": ("SELECT * FROM {t}", BY_WORKERS),
+    "with a filter of Lance": ("SELECT * FROM {t} WHERE id >= 0", IN_TASKS),
+    "with a filter of Spark": ("SELECT * FROM {t} WHERE abs(n) > 0", IN_TASKS),
+    "sorted": ("SELECT * FROM {t} ORDER BY n, id LIMIT 100", IN_TASKS),
+}
+"""Queries of all rows, and the session's settings for them."""
+
+
+def as_read(case: TypeCase) -> TypeCase:
+    """Return the case as which Spark has its values: a time is a number of its unit."""
+    return replace(case, type=pa.int64()) if pa.types.is_time(case.type) else case
+
+
+def wrong_values(found: pa.Table, expected: Values) -> dict[str, str]:
+    """Return the columns with other values than the expected ones."""
+    values = values_of(found)
+    assert set(values) == set(expected)
+    return {
+        f"{column} of row {key}": f"{row[column]} != {values[key].get(column)}"[:300]
+        for key, row in expected.items()
+        for column in row
+        if values[key].get(column) != row[column]
+    }
+
+
+@pytest.fixture(scope="module")
+def all_types_once(spark: Any, catalog: str) -> StoredTable:
+    """A table of all types, which tests only read."""
+    return stored_table(spark, catalog, wide_rows(CASES), "read")
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_query_of_all_types_has_the_values_of_pylance(
+    all_types_once: StoredTable, read: str
+) -> None:
+    table, (query, settings) = all_types_once, READS[read]
+    assert stored(table) == values_of(wide_rows(CASES))
+    with ExitStack() as stack:
+        for key, value in settings.items():
+            stack.enter_context(setting(table.spark, key, value))
+        found = table.sql(query).toArrow()
+    assert wrong_values(found, values_of(wide_rows([as_read(case) for case in CASES]))) == {}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_function_and_a_stream_read_the_values_of_pylance(
+    all_types_once: StoredTable, tmp_path: Any, shape: str
+) -> None:
+    table = all_types_once
+    spark, number = table.spark, list(SHAPES).index(shape)
+    expected = {
+        key: {name: value for name, value in row.items() if name.endswith(f"_c{number}")}
+        for key, row in values_of(wide_rows([as_read(case) for case in CASES])).items()
+    }
+    names = ["id", *expected[0]]
+    found = lance_bridge_spark.read(spark, table.name).select(*names).toArrow()
+    assert wrong_values(found, expected) == {}
+    query = (
+        spark.readStream.table(table.name)
+        .select(*names)
+        .writeStream.format("memory")
+        .queryName(f"read{number}")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert wrong_values(spark.table(f"read{number}").toArrow(), expected) == {}
 
 
 # -- statements ------------------------------------------------------------------------------------
@@ -180,7 +268,7 @@ def _same(field: pa.Field, copied: pa.Schema) -> bool:
 
 def test_all_types_survive_all_statements(spark: Any, catalog: str, tmp_path: Any) -> None:
     cases = [case for case in CASES if case.name not in REFUSED]
-    table = stored_table(spark, catalog, wide_rows(cases), "wide")
+    table = stored_table(spark, catalog, wide_rows(cases, NOT_OVERWRITTEN), "wide")
     wrong = outcomes(table, tmp_path, {})
     if wrong:
         numbers = ", ".join(f"{number} {case.name}" for number, case in enumerate(cases))
@@ -207,7 +295,7 @@ def test_an_overwrite_that_lance_refuses_names_the_column(
 def test_a_type_survives_each_statement_or_is_refused_by_name(
     spark: Any, catalog: str, tmp_path: Any, case: TypeCase
 ) -> None:
-    table = stored_table(spark, catalog, columns_of(case), "typed")
+    table = stored_table(spark, catalog, columns_of(case, left_out=NOT_OVERWRITTEN), "typed")
     word = REFUSED.get(case.name)
     names = {} if word is None else {"column": "c0", "word": word}
     wrong = outcomes(table, tmp_path, names)

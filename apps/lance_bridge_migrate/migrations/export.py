@@ -25,6 +25,7 @@ from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.jobs.engine import address_in
+from lance_bridge_spark.source.column_names import require_distinct
 
 from ..endpoints import Endpoints
 from ..journal import Check
@@ -126,6 +127,7 @@ def _item(endpoints: Endpoints, entry: TableEntry, options: ExportOptions) -> It
 
 def _plan_table(spark: Any, source: Table, options: ExportOptions, item: Item) -> Item:
     dataset, directory = source.open(), item.target[0]
+    require_distinct(spark, dataset.schema, source.name)
     columns, size, table = dataset.schema, bytes_of(dataset), None
     problems = parquet_tables.column_problems(columns)
     if options.database is not None:

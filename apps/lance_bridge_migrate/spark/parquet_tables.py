@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
@@ -17,9 +17,6 @@ from ..plan import Problem, blocker, warning
 from ..targets import MARK
 from .session import spark_errors
 from .sources import OWN_CATALOG
-
-_UNWRITABLE = ("void",)
-"""Spark types that Parquet cannot store."""
 
 
 def column_problems(columns: pa.Schema) -> list[Problem]:
@@ -31,12 +28,23 @@ def column_problems(columns: pa.Schema) -> list[Problem]:
         except LanceNamespaceError as error:
             found.append(blocker(str(error), field.name))
             continue
-        if shown.dataType.simpleString() in _UNWRITABLE:
+        if _has_void(shown.dataType):
             found.append(blocker(f"Parquet has no type for {field.type}", field.name))
         elif not read_type(field.type).equals(field.type) and not _is_plain_list(field.type):
             text = f"{field.type} is written as {shown.dataType.simpleString()}"
             found.append(warning(text, field.name))
     return found
+
+
+def _has_void(data_type: DataType) -> bool:
+    """Return whether a type is void, or has it inside: Parquet cannot store it."""
+    if isinstance(data_type, ArrayType):
+        return _has_void(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _has_void(data_type.keyType) or _has_void(data_type.valueType)
+    if isinstance(data_type, StructType):
+        return any(_has_void(each.dataType) for each in data_type.fields)
+    return isinstance(data_type, NullType)
 
 
 def _is_plain_list(data_type: pa.DataType) -> bool:

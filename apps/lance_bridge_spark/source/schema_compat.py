@@ -76,12 +76,16 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
 def _require_names(names: Sequence[str], vectors: Mapping[str, int]) -> None:
     """Check that Lance finds columns by their names, and that an option names one column only.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     for name in names:
         if "`" in name:
             raise invalid(f"Column {name!r}: Lance finds no column with a backtick in its name")
+    _require_one_name(names, vectors)
+
+
+def _require_one_name(names: Sequence[str], vectors: Mapping[str, int]) -> None:
+    """Raise InvalidInput (13) for an option, whose letter case Spark loses, that means several."""
     for option in vectors:
         same = [name for name in names if name.lower() == option.lower()]
         if len(same) > 1:
@@ -142,7 +146,9 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
 
     Raises:
         TableSchemaValidationError: (20)
+        InvalidInputError: (13) an option may mean several columns.
     """
+    _require_one_name(table.names, vectors)
     dtypes = {f.name.lower(): f.type for f in table}
     for column, size in vectors.items():
         dtype = dtypes.get(column)

@@ -16,7 +16,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
 )
 
-from .. import locations
+from .. import blobs, locations
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
 from ..errors import (
@@ -206,8 +206,10 @@ def write_first(
     transaction, through = None, table.commit_arguments()
     try:
         with rows.reraise_source_error():
-            fragments = write_fragments(rows.reader(), uri, mode="create", storage_options=options)
-            first = lance.LanceOperation.Overwrite(rows.schema, fragments)
+            schema = blobs.as_extensions(rows.schema)
+            reader = blobs.to_extensions(rows.reader(), schema)
+            fragments = write_fragments(reader, uri, mode="create", storage_options=options)
+            first = lance.LanceOperation.Overwrite(schema, fragments)
             transaction = lance.Transaction(
                 read_version=0, operation=first, transaction_properties=transaction_properties()
             )

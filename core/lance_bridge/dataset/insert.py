@@ -20,6 +20,7 @@ from lance_namespace.errors import (
     TableSchemaValidationError,
 )
 
+from .. import blobs
 from ..errors import (
     LANCE_ERRORS,
     TableNotWrittenError,
@@ -305,6 +306,8 @@ def _fill(array: pa.Array | None, dtype: pa.DataType, length: int) -> pa.Array:
         return pa.nulls(length, dtype)
     if array.type.equals(dtype):
         return array
+    if not pa.types.is_struct(dtype) and blobs.has_blobs(pa.field("", dtype)):
+        return blobs.to_extension(array, dtype)
     if not pa.types.is_struct(dtype):
         return array.cast(dtype)  # such as a string view, which Lance stores as a string
     given = [array.type.field(i).name for i in range(array.type.num_fields)]

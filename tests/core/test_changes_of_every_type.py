@@ -9,7 +9,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from arrow_types import SHAPES, plain, wide
-from lance_namespace.errors import TableSchemaValidationError
+from lance_namespace.errors import TableSchemaValidationError, UnsupportedOperationError
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -66,11 +66,17 @@ def _merge_nothing(namespace: MemoryNamespace, rows: pa.Table) -> None:
     _insert(namespace, rows)
 
 
+def _update_several(namespace: MemoryNamespace, _: pa.Table) -> None:
+    _update(namespace, ["n", "1"], ["id", "id"])
+    with pytest.raises(UnsupportedOperationError, match="Update them one by one"):
+        _update(namespace, ["n", "id + 1"], ["id", "id"])
+
+
 CHANGES: dict[str, Change] = {
     "insert": _insert_twice,
     "overwrite": _overwrite,
     "update": lambda ns, _: _update(ns, ["n", "n"]),
-    "update of several": lambda ns, _: _update(ns, ["n", "1"], ["id", "id"]),
+    "update of several": _update_several,
     "delete": lambda ns, _: _delete(ns, "id < 0"),
     "merge": lambda ns, rows: _merge(ns, rows, when_not_matched_insert_all=True),
     "merge into nothing": _merge_nothing,

@@ -12,7 +12,7 @@ import decimal
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lance
@@ -190,6 +190,21 @@ def _subclasses(cls: type) -> Iterator[type]:
         yield from _subclasses(each)
 
 
+def as_numbers(case: TypeCase, *, durations: bool = False) -> TypeCase:
+    """Return a case as which Spark has its values: a time is a number of its unit.
+
+    Args:
+        durations: Whether durations are numbers of microseconds, as in Spark's Parquet.
+    """
+    if pa.types.is_time(case.type):
+        return replace(case, type=pa.int64())
+    if durations and pa.types.is_duration(case.type):
+        parts = {"s": 10**6, "ms": 10**3, "us": 1}.get(case.type.unit)
+        values = (each // 1000 if parts is None else each * parts for each in case.values)
+        return replace(case, type=pa.int64(), values=tuple(values))
+    return case
+
+
 # -- columns ---------------------------------------------------------------------------------------
 
 
@@ -235,12 +250,12 @@ def rows_of(case: TypeCase, shape: str, rows: int = 0) -> pa.Table:
     return pa.table([ids, numbers, values], schema=pa.schema(names))
 
 
-def wide(shapes: Iterable[str] = SHAPES) -> pa.Table:
+def wide(shapes: Iterable[str] = SHAPES, cases: Iterable[TypeCase] = CASES) -> pa.Table:
     """Return rows with an id from 0, a number `n`, and a column for each type in some shapes."""
-    most = max(len(case.values) for case in CASES) + 2
+    most, shapes = max(len(case.values) for case in CASES) + 2, list(shapes)
     ids, ones = pa.array(range(most), pa.int64()), pa.array([1] * most, pa.int32())
     fields, columns = [pa.field("id", pa.int64()), pa.field("n", pa.int32())], [ids, ones]
-    for case in CASES:
+    for case in cases:
         for shape in shapes:
             rows = rows_of(case, shape, most)
             name = re.sub(r"\W", "_", f"{case.name} {shape}")

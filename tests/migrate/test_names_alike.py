@@ -88,6 +88,7 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
             ({"renames": {"ID": "key"}}, IDS),
             ({"sort_by": ["ID"]}, IDS),
             ({"indices": [{"column": "ID", "kind": "BTREE"}]}, IDS),
+            ({"vectors": {"V": 2}}, "Option 'vector.V' may mean each of 'v', 'V'"),
         ):
             plan = run.plan(paths=paths, namespace=[scene.target], **options)
             assert message in plan.blocked[0].blockers[0].text, options
@@ -96,7 +97,6 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
             namespace=[scene.target],
             casts={"Id": "string"},
             renames={"N": "number"},
-            vectors={"V": 2},
             sort_by=["id"],
             indices=[{"column": "id", "kind": "BTREE"}],
         )
@@ -107,6 +107,4 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
         {"id": 1, "Id": "20", "number": 6},
         {"id": 2, "Id": "10", "number": 5},
     ]
-    assert found.schema.field("V").type.list_size == 2
-    assert pa.types.is_list(found.schema.field("v").type)
     assert [each.field_names for each in found.describe_indices()] == [["id"]]

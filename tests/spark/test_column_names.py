@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 import lance_bridge_spark
 
-from .sql_helpers import setting
+from .sql_helpers import setting, stream_all
 from .stored_tables import StoredTable, stored_table
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#row-level-changes")]
@@ -58,6 +58,74 @@ def test_with_letter_case_a_function_changes_what_it_names(spark: Any, catalog: 
         lance_bridge_spark.update(spark, table.name, {"Id": "id + 40"}, "v = 3")
     found = table.dataset().to_table().sort_by("v").to_pylist()
     assert found == [{"id": 1, "Id": 41, "v": 3}, {"id": 9, "Id": 8, "v": 7}]
+
+
+def _source(table: StoredTable) -> Any:
+    return table.spark.sql("SELECT 5L AS id, 6L AS Id, 7L AS v")
+
+
+def _stream(table: StoredTable, directory: Any, **to: str) -> None:
+    rows = pa.table({"id": [5], "Id": [6], "v": [7]})
+    source = stored_table(table.spark, table.name.split(".")[0], rows, "source")
+    writer = table.spark.readStream.table(source.name).writeStream
+    if to:
+        stream_all(writer.format("lance").options(**to), directory / "checkpoint")
+    else:
+        stream_all(writer, directory / "checkpoint", table.name)
+
+
+WRITES: dict[str, Callable[[StoredTable, Any], Any]] = {
+    "write": lambda t, _: lance_bridge_spark.write(_source(t), t.name, "append"),
+    "writeTo": lambda t, _: _source(t).writeTo(t.name).append(),
+    "insertInto": lambda t, _: _source(t).write.insertInto(t.name),
+    "data source": lambda t, _: _source(t).write.format("lance").mode("append").save(t.name),
+    "stream": _stream,
+    "stream of the data source": lambda t, directory: _stream(t, directory, path=t.name),
+}
+
+
+BY_SPELLING = ("write", "data source", "stream of the data source")
+"""Writes whose columns Spark does not resolve."""
+
+
+@pytest.mark.parametrize("write", sorted(set(WRITES) - {*BY_SPELLING}))
+def test_a_write_of_columns_that_spark_confuses_is_refused_with_their_names(
+    spark: Any, catalog: str, tmp_path: Any, write: str
+) -> None:
+    rows = pa.table(ALIKE["columns"])
+    table = stored_table(spark, catalog, rows, "alike")
+    with pytest.raises((PySparkException, InvalidInputError), match=r"'id' and 'Id'|`id`"):
+        WRITES[write](table, tmp_path)
+    assert table.dataset().to_table() == rows
+
+
+@pytest.mark.parametrize(
+    ("write", "is_case_sensitive"),
+    [*((each, "true") for each in WRITES), *((each, "false") for each in BY_SPELLING)],
+)
+def test_a_write_goes_by_the_names_as_they_are_spelled(
+    spark: Any, catalog: str, tmp_path: Any, write: str, is_case_sensitive: str
+) -> None:
+    table = stored_table(spark, catalog, pa.table(ALIKE["columns"]), "alike")
+    with setting(spark, "spark.sql.caseSensitive", is_case_sensitive):
+        WRITES[write](table, tmp_path)
+    [added] = table.dataset().to_table(filter="v = 7 AND id = 5").to_pylist()
+    assert added == {"id": 5, "Id": 6, "v": 7}
+
+
+def test_a_merge_by_a_name_that_may_mean_two_columns_is_refused(spark: Any, catalog: str) -> None:
+    rows = pa.table(ALIKE["columns"])
+    table = stored_table(spark, catalog, rows, "alike")
+    single = stored_table(spark, catalog, pa.table({"ID": [1]}), "single")
+    with setting(spark, "spark.sql.caseSensitive", "true"):
+        for target in (table, single):
+            with pytest.raises(InvalidInputError, match="'ID' may mean 'id' and 'Id'"):
+                lance_bridge_spark.merge_into(
+                    _source(table), target.name, on=["ID"], when_matched_delete=True
+                )
+        with pytest.raises(InvalidInputError, match="'ID' may mean 'id' and 'Id'"):
+            lance_bridge_spark.update(spark, table.name, {"ID": "1"})
+    assert table.dataset().to_table() == rows
 
 
 def test_a_backfill_reads_and_writes_the_columns_as_they_are_spelled(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import arrow_types
 import pyarrow as pa
 import pytest
-from arrow_types import CASES, SHAPES, TypeCase, plain, rows_of
+from arrow_types import CASES, SHAPES, TypeCase, as_numbers, plain, rows_of
 from pyspark.errors import PySparkException
 
 import lance_bridge_spark
@@ -101,11 +100,6 @@ READS: dict[str, tuple[str, Mapping[str, str]]] = {
 """Queries of all rows, and the session's settings for them."""
 
 
-def as_read(case: TypeCase) -> TypeCase:
-    """Return the case as which Spark has its values: a time is a number of its unit."""
-    return replace(case, type=pa.int64()) if pa.types.is_time(case.type) else case
-
-
 def wrong_values(found: pa.Table, expected: Values) -> dict[str, str]:
     """Return the columns with other values than the expected ones."""
     values = values_of(found)
@@ -134,7 +128,7 @@ def test_a_query_of_all_types_has_the_values_of_pylance(
         for key, value in settings.items():
             stack.enter_context(setting(table.spark, key, value))
         found = table.sql(query).toArrow()
-    assert wrong_values(found, values_of(wide_rows([as_read(case) for case in CASES]))) == {}
+    assert wrong_values(found, values_of(wide_rows([as_numbers(case) for case in CASES]))) == {}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -145,7 +139,7 @@ def test_a_function_and_a_stream_read_the_values_of_pylance(
     spark, number = table.spark, list(SHAPES).index(shape)
     expected = {
         key: {name: value for name, value in row.items() if name.endswith(f"_c{number}")}
-        for key, row in values_of(wide_rows([as_read(case) for case in CASES])).items()
+        for key, row in values_of(wide_rows([as_numbers(case) for case in CASES])).items()
     }
     names = ["id", *expected[0]]
     found = lance_bridge_spark.read(spark, table.name).select(*names).toArrow()

@@ -69,6 +69,8 @@ def advice(source: PathSource) -> str:
 
 
 def _is_in_spark(of: pa.DataType) -> bool:
+    if isinstance(of, pa.BaseExtensionType):
+        return not isinstance(of, pa.UuidType) and _is_in_spark(of.storage_type)
     if pa.types.is_decimal(of):
         return bool(of.precision <= 38)
     if pa.types.is_timestamp(of):

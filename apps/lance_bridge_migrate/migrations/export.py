@@ -197,7 +197,7 @@ def _write_staged(work: Work) -> files.Listing:
     if made is not None and made == work.facts.get(_FILES):
         return made
     frame = _read_source(work)
-    with spark_errors(f"{_directory(work)} is not written"):
+    with spark_errors(f"{_directory(work)} is not written"), parquet_tables.exact_timestamps(spark):
         writer = frame.write.mode("overwrite").option("compression", work.options.compression)
         writer.partitionBy(*ExportFacts.of(work.item).partition_by).parquet(staging)
     return files.listing(spark, staging) or {}

@@ -163,6 +163,7 @@ def _column_problems(
     session: Any, source: SourceTable, frame: DataFrame, schemas: FileSchemas
 ) -> Iterator[Problem]:
     partitions = _partitions_of(source, frame)
+    yield from _type_warnings(schemas)
     found = columns.differences(schemas.schemas, frame.schema, partitions)
     if not found:
         return
@@ -171,6 +172,15 @@ def _column_problems(
         yield _problem(each, advice(each))
     if len(found) > _FIELDS:
         yield blocker(f"{len(found) - _FIELDS} further columns or fields differ in the same way")
+
+
+def _type_warnings(schemas: FileSchemas) -> Iterator[Problem]:
+    """Yield a warning for each column of extension types, of which Spark reads the storage."""
+    stored = {each.name: each for schema in schemas.schemas.values() for each in schema}
+    for name, field in stored.items():
+        if columns.has_extension(field):
+            text = f"Spark does not keep its type {field.type}: have pyarrow read it"
+            yield warning(f"{text} (--reader pyarrow)", name)
 
 
 def _partitions_of(source: SourceTable, frame: DataFrame) -> tuple[str, ...]:
@@ -217,8 +227,8 @@ def _advice(
             )
         if each.read_as:
             return (
-                "convert the files of each type as a table of their own, or accept what Spark "
-                f"reads with the option {_ACCEPT}"
+                "convert the files of each type as a table of their own, have pyarrow read them "
+                f"(--reader pyarrow), or accept what Spark reads with the option {_ACCEPT}"
             )
         return (
             "convert its files as a table of their own, or accept that it is left out with the "

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from lance_bridge.blobs import is_blob
+
 _ORC_POSITION = "_col"
 """The start of column names in ORC files of old releases of Hive, which are read by position."""
 _INTEGERS: dict[type[spark.DataType], int] = {
@@ -125,6 +127,13 @@ def _plain(stored: pa.DataType) -> pa.DataType:
     return _plain(stored.value_type) if pa.types.is_dictionary(stored) else stored
 
 
+def has_extension(field: pa.Field) -> bool:
+    """Return whether a field is of an extension type or a blob of Lance, or has one inside."""
+    if isinstance(field.type, pa.BaseExtensionType) or is_blob(field):
+        return True
+    return any(has_extension(field.type.field(n)) for n in range(field.type.num_fields))
+
+
 def _is_list(stored: pa.DataType) -> bool:
     checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
               pa.types.is_list_view, pa.types.is_large_list_view)  # fmt: skip
@@ -197,6 +206,10 @@ def _timestamp(stored: pa.DataType, read: spark.DataType) -> bool:
     )
 
 
+def _duration(_: pa.DataType, read: spark.DataType) -> bool:
+    return isinstance(read, spark.DayTimeIntervalType)
+
+
 _KNOWN = (spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType,
           spark.FloatType, spark.DoubleType, spark.DecimalType, *_TEXTS, spark.BinaryType,
           spark.DateType, spark.TimestampType, spark.TimestampNTZType, spark.ArrayType,
@@ -220,4 +233,5 @@ _RULES: tuple[tuple[_Check, _Rule], ...] = (
     (_is_text, _text),
     (pa.types.is_date, _date),
     (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_duration, _duration),
 )

@@ -47,10 +47,11 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(read_one, files))
-    distinct: dict[pa.Schema, str] = {}
+    # Not every extension type can be hashed.
+    distinct: dict[bytes, tuple[str, pa.Schema]] = {}
     for uri, (schema, _) in zip(files, found, strict=True):
-        distinct.setdefault(schema, uri)
-    schemas = {uri: schema for schema, uri in distinct.items()}
+        distinct.setdefault(schema.serialize().to_pybytes(), (uri, schema))
+    schemas = dict(distinct.values())
     return FileSchemas(len(files), sum(rows for _, rows in found), schemas)
 
 

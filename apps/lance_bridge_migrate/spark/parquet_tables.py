@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
+from pyspark.sql.types import StructType
 
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
@@ -17,6 +19,11 @@ from ..plan import Problem, blocker, warning
 from ..targets import MARK
 from .session import spark_errors
 from .sources import OWN_CATALOG
+
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_LOCK = Lock()
+_WRITERS: dict[Any, int] = {}
+"""How many threads write with each session whose setting is changed for them."""
 
 
 def column_problems(columns: pa.Schema) -> list[Problem]:
@@ -28,29 +35,53 @@ def column_problems(columns: pa.Schema) -> list[Problem]:
         except LanceNamespaceError as error:
             found.append(blocker(str(error), field.name))
             continue
-        if _has_void(shown.dataType):
+        if _has(field.type, pa.types.is_null):
             found.append(blocker(f"Parquet has no type for {field.type}", field.name))
+        elif _has(field.type, pa.types.is_duration):
+            text = f"{field.type} is written as {shown.dataType.simpleString()}: for readers other"
+            found.append(warning(f"{text} than Spark, a number of microseconds", field.name))
         elif not read_type(field.type).equals(field.type) and not _is_plain_list(field.type):
             text = f"{field.type} is written as {shown.dataType.simpleString()}"
             found.append(warning(text, field.name))
     return found
 
 
-def _has_void(data_type: DataType) -> bool:
-    """Return whether a type is void, or has it inside: Parquet cannot store it."""
-    if isinstance(data_type, ArrayType):
-        return _has_void(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _has_void(data_type.keyType) or _has_void(data_type.valueType)
-    if isinstance(data_type, StructType):
-        return any(_has_void(each.dataType) for each in data_type.fields)
-    return isinstance(data_type, NullType)
+def _has(of: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type is one of a kind, or has it inside."""
+    if isinstance(of, pa.BaseExtensionType):
+        return _has(of.storage_type, is_one)
+    return is_one(of) or any(_has(of.field(n).type, is_one) for n in range(of.num_fields))
 
 
 def _is_plain_list(data_type: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(data_type) and read_type(data_type.value_type).equals(data_type.value_type)
     )
+
+
+@contextmanager
+def exact_timestamps(spark: Any) -> Iterator[None]:
+    """Write timestamps in microseconds while any of a session's threads is here.
+
+    Spark's default is a type that pyarrow reads as nanoseconds, which overflow from the year 2262
+    on. A setting of the session is kept.
+    """
+    with _LOCK:
+        if spark not in _WRITERS and spark.conf.get(_TIMESTAMPS, None) is None:
+            spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+            _WRITERS[spark] = 0
+        is_ours = spark in _WRITERS
+        if is_ours:
+            _WRITERS[spark] += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            if is_ours:
+                _WRITERS[spark] -= 1
+                if not _WRITERS[spark]:
+                    del _WRITERS[spark]
+                    spark.conf.unset(_TIMESTAMPS)
 
 
 def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:

@@ -37,6 +37,8 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _S3 = re.compile(r"s3[an]://")
 _THREADS = 16
 _NAMED = 5
+_CHECKSUM = ".crc"
+"""The suffix of files that Hadoop writes beside those in local directories."""
 _BATCH: dict[str, int] = {"batch_size": 1024, "batch_readahead": 4, "fragment_readahead": 1}
 """Bounds memory: rows may hold images."""
 _ERRORS = (OSError, pa.ArrowException, ValueError)
@@ -101,7 +103,9 @@ class ArrowFiles(Model):
     def problems(self) -> list[Problem]:
         """Return a blocker for files of this format that are left out because they are hidden."""
         suffix = f".{self.format}"
-        left_out = [each for each in self.left_out if suffix in each]
+        left_out = [
+            each for each in self.left_out if suffix in each and not each.endswith(_CHECKSUM)
+        ]
         if not left_out:
             return []
         names = first_names(left_out, _NAMED)

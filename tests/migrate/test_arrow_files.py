@@ -201,10 +201,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_hidden_files_with_rows_are_named(tmp_path: Path) -> None:
     place = write(tmp_path / "files", a=pa.table({"id": [1]}), _extra=pa.table({"id": [2]}))
-    (place / "_SUCCESS").touch()
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".a.parquet.crc"):
+        (place / name).touch()
     [problem] = ArrowFiles.at_path(str(place), "parquet", {}).problems()
     assert "_extra.parquet" in problem.text
     assert "_SUCCESS" not in problem.text
+    assert ".crc" not in problem.text
 
 
 def test_options_that_need_spark_are_refused(scene: Scene) -> None:

@@ -106,6 +106,8 @@ def test_records_on_which_readers_disagree_are_found_far_into_a_file() -> None:
         (pa.timestamp("us", "UTC"), spark.TimestampNTZType(), False),
         (pa.timestamp("ns"), spark.TimestampType(), True),
         (pa.date32(), spark.LongType(), False),
+        (pa.duration("us"), spark.LongType(), False),
+        (pa.duration("us"), spark.DayTimeIntervalType(), True),
         (pa.null(), spark.DateType(), True),
         (pa.list_(pa.int8()), spark.StringType(), False),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from migrate.places import (
 from migrate.runner import Runner
 from migrate.sessions import Checker, beside, checker
 from servers.glue_server import GlueServer
+from servers.lakes import RELEASE, conf_of
 from servers.metastores import Metastores
 from servers.unity import UnityServer
 
@@ -66,6 +68,17 @@ def beside_hive(
     """A session of Spark whose tables are those of the metastore 2.3; does checks."""
     uri = metastores.get("2.3").uri
     with checker(beside(uri), uri, tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def beside_lakes(
+    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Checker]:
+    """A session of Spark 4.1 with tables of Delta, and with a catalog of those of Iceberg."""
+    uri = metastores.get("2.3").uri
+    spark = replace(beside(uri, conf_of(uri)), release=RELEASE)
+    with checker(spark, uri, tmp_path_factory.mktemp("spark")) as running:
         yield running
 
 

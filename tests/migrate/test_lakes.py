@@ -14,17 +14,14 @@ from migrate.sessions import (
     Checker,
     Scene,
     back_to,
-    beside,
     blocked,
-    checker,
     done,
     failed,
     only_item,
     plan_next,
     rows_of,
 )
-from servers.lakes import ICE, RELEASE, conf_of
-from servers.metastores import Metastores
+from servers.lakes import ICE
 
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState
@@ -77,17 +74,6 @@ ICEBERG = Lake(
         "older_than => now(), retain_last => 1)",
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def beside_lakes(
-    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Checker]:
-    """A session of Spark 4.1 with tables of Delta, and with a catalog of those of Iceberg."""
-    uri = metastores.get("2.3").uri
-    spark = replace(beside(uri, conf_of(uri)), release=RELEASE)
-    with checker(spark, uri, tmp_path_factory.mktemp("spark")) as running:
-        yield running
 
 
 @pytest.fixture

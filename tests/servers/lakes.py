@@ -1,4 +1,4 @@
-"""Spark with the tables of Delta, in its own catalog, and with a catalog of Iceberg's."""
+"""Spark with Avro, the tables of Delta in its own catalog, and a catalog of Iceberg's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ ICE = "ice"
 _PACKAGES = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",
 )
 _EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",

@@ -31,7 +31,9 @@ from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..run_session import FailureLimit
 from ..second_reader import check as second_reader
+from ..second_reader import row_check
 from ..second_reader.check import SecondReading
+from ..second_reader.row_check import Made
 from ..spark import checksums, completeness, footers, listing, paths, schema, sources
 from ..spark.footers import Footers
 from ..spark.session import become_active, session_at, spark_errors
@@ -354,8 +356,10 @@ def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     if level.includes(Level.CHECKSUMS):
         address = address_in(work.endpoints.target, work.item.target)
         yield from checksums.compare_checksums(source, read_back(spark, address, version))
-        return
-    rows = source.count()
-    yield Check(name="rows", ok=rows == count, expected=rows, found=count)
-    if level.includes(Level.SAMPLE):
+    else:
+        rows = source.count()
+        yield Check(name="rows", ok=rows == count, expected=rows, found=count)
+    if level is Level.SAMPLE:
         yield checksums.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
+    made = Made(dataset, facts.schema_of_table, facts.casts, facts.accepts_differences)
+    yield from row_check.compare(spark, facts.source, made, level)

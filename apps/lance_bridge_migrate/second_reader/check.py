@@ -23,19 +23,20 @@ from ..spark.sources import (
     session_catalog,
     table_identifier,
 )
-from . import columns, csv_check, file_schemas, json_check, skipped
+from . import columns, csv_check, file_schemas, json_check, lakes, skipped
 from .columns import Difference
 from .csv_check import CsvReading
 from .file_schemas import FileSchemas
+from .samples import ACCEPT
 from .storage import Storage, StoredFile, UnreachableError, path_in
 
 _NAMES = 3
 """The maximum number of files or directories in a message."""
 _FIELDS = 20
 """The maximum number of columns and fields that are reported one by one."""
-_ACCEPT = "accept_differences (--accept-differences)"
 _MERGE = "mergeSchema"
-_TEXTS = ("csv", "json")
+TEXTS = ("csv", "json")
+"""The formats of which rows are compared."""
 _SEPARATOR = "\x1e"
 _OF_OPTIONS = ("pathglobfilter", "modifiedbefore", "modifiedafter")
 """Options of Spark's reader with which a user chooses the files."""
@@ -46,10 +47,12 @@ class SecondReading:
     """What the second reader found about one source.
 
     Attributes:
-        schemas: The content of the footers; None for other formats, and if they cannot be read.
+        schemas: The content of the footers, or of Avro's headers; None for other formats, and if
+            they cannot be read.
         unreachable: Why something could not be read, or "".
         problems: The differences from what Spark reads, and what was not read.
-        records: The number of records of CSV files; None if unknown, and for other formats.
+        records: The number of records of CSV and Avro files, or of a snapshot; None if unknown, and
+            for other formats.
     """
 
     schemas: FileSchemas | None = None
@@ -64,19 +67,35 @@ def can_check(session: Any, source: SourceTable) -> bool:
     return is_of_files and bool(source.location) and getattr(session, "_jvm", None) is not None
 
 
+def has_metadata(session: Any, source: SourceTable) -> bool:
+    """Return whether the second reader reads a source's own metadata, as Delta and Iceberg have."""
+    return source.has_snapshots and getattr(session, "_jvm", None) is not None
+
+
 def read_footers(session: Any, source: SourceTable, frame: DataFrame) -> SecondReading:
     """Read the footers of all files of a source."""
     if source.format not in file_schemas.FORMATS or not can_check(session, source):
         return SecondReading()
     try:
-        files = sorted(frame.inputFiles())
-        if not files or any(not _is_file(each, source) for each in files):
+        storage = Storage(session)
+        files = _files_of(storage, source, frame)
+        if not files:
             return SecondReading()
-        return SecondReading(file_schemas.read_all(Storage(session), source.format, files))
+        return SecondReading(file_schemas.read_all(storage, source.format, files))
     except (PySparkException, Py4JError):  # Spark's own check gives the error
         return SecondReading()
     except UnreachableError as error:
         return SecondReading(unreachable=str(error))
+
+
+def _files_of(storage: Storage, source: SourceTable, frame: DataFrame) -> list[str]:
+    """Return the URIs of all files; none if one of Hive's readers reads them, but for Avro."""
+    files = sorted(frame.inputFiles())
+    if all(_is_file(each, source) for each in files):
+        return files
+    if source.format != "avro" or not storage.is_local(source.location):
+        return []
+    return sorted(each.uri for each in skipped.visible(storage.files_below(source.location)))
 
 
 def _is_file(uri: str, source: SourceTable) -> bool:
@@ -101,24 +120,49 @@ def compare(
         directories: The directories of the table, or of its partitions in the catalog.
         accept: Whether differences are warnings, not blockers.
     """
+    if has_metadata(session, source):
+        reading = _of_snapshot(session, source, frame)
+        accepted = [_accepted(each) for each in reading.problems]
+        return replace(reading, problems=tuple(accepted)) if accept else reading
     if not can_check(session, source):
         return reading
     storage, records = Storage(session), None
     found: list[Problem] = []
+    if reading.schemas is not None and source.format == "avro":
+        records = reading.schemas.rows
     if reading.schemas is not None:
         found += _column_problems(session, source, frame, reading.schemas)
     unreachable = reading.unreachable
     try:
         found += _file_problems(storage, source, directories)
         texts = _text_problems(session, storage, source, frame)
-        found, records = [*found, *texts.problems], texts.records
+        found += texts.problems
+        records = texts.records if source.format == "csv" else records
     except UnreachableError as error:
         unreachable = unreachable or str(error)
     if unreachable:
-        found.append(warning(f"The second reader did not compare all of its files: {unreachable}"))
+        found.append(_not_compared(unreachable))
     if accept:
         found = [_accepted(each) for each in found]
     return replace(reading, problems=tuple(found), records=records)
+
+
+def _of_snapshot(session: Any, source: SourceTable, frame: DataFrame) -> SecondReading:
+    """Compare what Spark reads of a snapshot with the metadata of Delta or Iceberg."""
+    try:
+        found = lakes.read(session, Storage(session), source)
+    except UnreachableError as error:
+        return SecondReading(problems=(_not_compared(error),))
+    if found is None:
+        return SecondReading()
+    differing = columns.differences({found.file: found.columns}, frame.schema, ())
+    advice = f"accept what Spark reads with the option {ACCEPT}"
+    problems = [_problem(each, advice) for each in differing[:_FIELDS]]
+    return SecondReading(problems=tuple(problems), records=found.rows)
+
+
+def _not_compared(reason: UnreachableError | str) -> Problem:
+    return warning(f"The second reader did not compare all of its files: {reason}")
 
 
 def verify(session: Any, source: SourceTable, level: Level) -> Check:
@@ -131,7 +175,7 @@ def verify(session: Any, source: SourceTable, level: Level) -> Check:
     if can_check(session, source):
         frame = source.read(session)
         reading = read_footers(session, source, frame)
-        is_text = source.format in _TEXTS
+        is_text = source.format in TEXTS
         if not is_text or level.includes(Level.SAMPLE):
             reading = compare(session, source, frame, reading, (source.location,), accept=False)
         blockers = blockers_in(reading.problems)
@@ -146,8 +190,8 @@ def count_problems(reading: SecondReading, rows: int | None, *, accept: bool) ->
     if reading.records is None or rows is None or reading.records == rows:
         return []
     problem = blocker(
-        f"The files have {reading.records:,} records, and Spark reads {rows:,} rows: correct them, "
-        f"or accept what Spark reads with the option {_ACCEPT}"
+        f"By its files, it has {reading.records:,} rows, and Spark reads {rows:,}: correct the "
+        f"files, or accept what Spark reads with the option {ACCEPT}"
     )
     return [_accepted(problem) if accept else problem]
 
@@ -162,7 +206,7 @@ def _accepted(problem: Problem) -> Problem:
 def _column_problems(
     session: Any, source: SourceTable, frame: DataFrame, schemas: FileSchemas
 ) -> Iterator[Problem]:
-    partitions = _partitions_of(source, frame)
+    partitions = partitions_of(source, frame)
     yield from _type_warnings(schemas)
     found = columns.differences(schemas.schemas, frame.schema, partitions)
     if not found:
@@ -183,7 +227,7 @@ def _type_warnings(schemas: FileSchemas) -> Iterator[Problem]:
             yield warning(f"{text} (--reader pyarrow)", name)
 
 
-def _partitions_of(source: SourceTable, frame: DataFrame) -> tuple[str, ...]:
+def partitions_of(source: SourceTable, frame: DataFrame) -> tuple[str, ...]:
     """Return the partition columns of a table, or of the directories of a path."""
     if source.catalog:
         return source.partitions
@@ -218,21 +262,26 @@ def _advice(
         if left is not None and (each.path.lower(), each.stored) not in left:
             return (
                 f"give the read option {_MERGE}=true (--read-option {_MERGE}=true), with which "
-                f"Spark reads it; or accept that it is left out with the option {_ACCEPT}"
+                f"Spark reads it; or accept that it is left out with the option {ACCEPT}"
+            )
+        if source.format == "avro" and not source.catalog and not each.read_as:
+            return (
+                "give a schema with all columns and fields as the read option avroSchema, or "
+                f"accept that it is left out with the option {ACCEPT}"
             )
         if source.catalog and not each.read_as:
             return (
                 "add it to the table (ALTER TABLE … ADD COLUMNS), or accept that it is left out "
-                f"with the option {_ACCEPT}"
+                f"with the option {ACCEPT}"
             )
         if each.read_as:
             return (
                 "convert the files of each type as a table of their own, have pyarrow read them "
-                f"(--reader pyarrow), or accept what Spark reads with the option {_ACCEPT}"
+                f"(--reader pyarrow), or accept what Spark reads with the option {ACCEPT}"
             )
         return (
             "convert its files as a table of their own, or accept that it is left out with the "
-            f"option {_ACCEPT}"
+            f"option {ACCEPT}"
         )
 
     return advice
@@ -243,7 +292,8 @@ def _differences_after_merging(
 ) -> set[tuple[str, str]] | None:
     """Return the differences that are left if Spark merges the schemas; None if it cannot."""
     options = {key.lower(): value for key, value in source.read_options.items()}
-    if source.catalog or options.get(_MERGE.lower(), "").lower() == "true":
+    is_merged = options.get(_MERGE.lower(), "").lower() == "true"
+    if source.catalog or is_merged or source.format == "avro":
         return None
     reader = session.read.format(source.format).options(**source.read_options)
     try:
@@ -294,7 +344,7 @@ def _file_problems(
         yield blocker(
             f"Spark skips {len(hidden)} files because of their names: {names}. Rename them if "
             f"their rows belong to the table, or accept that they are left out with the option "
-            f"{_ACCEPT}"
+            f"{ACCEPT}"
         )
     yield from _partition_problems(source, stored, directories)
 
@@ -321,7 +371,7 @@ def _text_problems(
     session: Any, storage: Storage, source: SourceTable, frame: DataFrame
 ) -> CsvReading:
     """Compare rows of CSV and JSON files; those of Hive's text files are of no such format."""
-    options = _text_options(session, source)
+    options = text_options(session, source)
     if options is None:
         return CsvReading()
     try:
@@ -330,7 +380,7 @@ def _text_problems(
         return CsvReading()
     if not files:
         return CsvReading()
-    partitions = {name.lower() for name in _partitions_of(source, frame)}
+    partitions = {name.lower() for name in partitions_of(source, frame)}
     data = [each for each in frame.schema.fields if each.name.lower() not in partitions]
     is_local = storage.is_local(source.location)
     arguments = (session, storage, files, StructType(data), options)
@@ -339,9 +389,9 @@ def _text_problems(
     return CsvReading(tuple(json_check.check(*arguments, is_local=is_local)))
 
 
-def _text_options(session: Any, source: SourceTable) -> Mapping[str, str] | None:
+def text_options(session: Any, source: SourceTable) -> Mapping[str, str] | None:
     """Return the options with which Spark reads a source; None if it is no CSV or JSON of Spark."""
-    if source.format not in _TEXTS:
+    if source.format not in TEXTS:
         return None
     if not source.catalog:
         return source.read_options

@@ -18,7 +18,8 @@ _INTEGERS: dict[type[spark.DataType], int] = {
     spark.IntegerType: 32,
     spark.LongType: 64,
 }
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""The decimal digits of integers, by their bits."""
 _BITS_OF_FLOAT, _BITS_OF_DOUBLE = 16, 32
 """The largest integers that a float or a double holds without rounding."""
 _TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
@@ -53,14 +54,18 @@ def differences(
     for file, schema in schemas.items():
         data = [each for each in columns.fields if each.name.lower() not in skipped]
         stored = [each for each in schema if each.name.lower() not in skipped]
-        if stored and all(each.name.startswith(_ORC_POSITION) for each in stored):
-            stored = [
-                each.with_name(data[number].name if number < len(data) else each.name)
-                for number, each in enumerate(stored)
-            ]
+        names = names_of([each.name for each in stored], [each.name for each in data])
+        stored = [each.with_name(name) for each, name in zip(stored, names, strict=True)]
         for each in _in_fields(stored, data, "", file):
             found.setdefault((each.path.lower(), each.stored), each)
     return list(found.values())
+
+
+def names_of(stored: Sequence[str], read: Sequence[str]) -> Sequence[str]:
+    """Return the names of a file's columns: those that Spark reads if they are by position."""
+    if not all(name.startswith(_ORC_POSITION) for name in stored):
+        return stored
+    return [*read[: len(stored)], *stored[len(read) :]]
 
 
 def conflicts(schemas: Mapping[str, pa.Schema]) -> list[Difference]:
@@ -81,9 +86,9 @@ def conflicts(schemas: Mapping[str, pa.Schema]) -> list[Difference]:
 
 def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.DataType]]:
     for field in fields:
-        path, stored = f"{above}{field.name}", _plain(field.type)
-        while _is_list(stored):
-            path, stored = f"{path}[]", _plain(stored.value_type)
+        path, stored = f"{above}{field.name}", plain_type(field.type)
+        while is_list(stored):
+            path, stored = f"{path}[]", plain_type(stored.value_type)
         if pa.types.is_struct(stored):
             inner = (stored.field(number) for number in range(stored.num_fields))
             yield from _leaves(inner, f"{path}.")
@@ -106,7 +111,7 @@ def _in_fields(
 def _in_type(
     stored: pa.DataType, read: spark.DataType, path: str, file: str
 ) -> Iterator[Difference]:
-    stored = _plain(stored)
+    stored = plain_type(stored)
     if isinstance(read, spark.VariantType):
         return
     if pa.types.is_struct(stored) and isinstance(read, spark.StructType):
@@ -115,16 +120,17 @@ def _in_type(
     elif pa.types.is_map(stored) and isinstance(read, spark.MapType):
         yield from _in_type(stored.key_type, read.keyType, f"{path}[key]", file)
         yield from _in_type(stored.item_type, read.valueType, f"{path}[value]", file)
-    elif _is_list(stored) and isinstance(read, spark.ArrayType):
+    elif is_list(stored) and isinstance(read, spark.ArrayType):
         yield from _in_type(stored.value_type, read.elementType, f"{path}[]", file)
     elif not holds(stored, read):
         yield Difference(file, path, str(stored), read.simpleString())
 
 
-def _plain(stored: pa.DataType) -> pa.DataType:
+def plain_type(stored: pa.DataType) -> pa.DataType:
+    """Return the type of the values themselves: that in an extension, or in a dictionary."""
     if isinstance(stored, pa.BaseExtensionType):
-        return _plain(stored.storage_type)
-    return _plain(stored.value_type) if pa.types.is_dictionary(stored) else stored
+        return plain_type(stored.storage_type)
+    return plain_type(stored.value_type) if pa.types.is_dictionary(stored) else stored
 
 
 def has_extension(field: pa.Field) -> bool:
@@ -134,7 +140,8 @@ def has_extension(field: pa.Field) -> bool:
     return any(has_extension(field.type.field(n)) for n in range(field.type.num_fields))
 
 
-def _is_list(stored: pa.DataType) -> bool:
+def is_list(stored: pa.DataType) -> bool:
+    """Return whether a type is one of Arrow's types of lists."""
     checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
               pa.types.is_list_view, pa.types.is_large_list_view)  # fmt: skip
     return any(check(stored) for check in checks)
@@ -161,7 +168,7 @@ def _integer(stored: pa.DataType, read: spark.DataType) -> bool:
     is_unsigned = pa.types.is_unsigned_integer(stored)
     bits = int(stored.bit_width) + (1 if is_unsigned else 0)
     if isinstance(read, spark.DecimalType):
-        digits = 20 if bits > 64 else _DIGITS[stored.bit_width]
+        digits = 20 if bits > 64 else DIGITS[stored.bit_width]
         return read.precision - read.scale >= digits
     if isinstance(read, spark.FloatType):
         return bits <= _BITS_OF_FLOAT
@@ -185,7 +192,7 @@ def _decimal(stored: pa.DataType, read: spark.DataType) -> bool:
         whole = stored.precision - stored.scale
         return bool(read.scale >= stored.scale and read.precision - read.scale >= whole)
     if type(read) in _INTEGERS and stored.scale == 0:
-        return bool(stored.precision < _DIGITS[_INTEGERS[type(read)]])
+        return bool(stored.precision < DIGITS[_INTEGERS[type(read)]])
     return isinstance(read, _TEXTS)
 
 

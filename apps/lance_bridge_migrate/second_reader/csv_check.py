@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,17 +14,22 @@ from pyspark.sql import types as spark
 from lance_bridge.names import first_names
 
 from ..plan import Problem, blocker, warning
-from .csv_dialect import Cell, Dialect, Record, UnsupportedOptionError, dialect_of
+from .csv_dialect import Cell, Dialect, Record, dialect_of
 from .csv_scan import Scan, scan
-from .samples import Samples, as_arguments, spread, written
+from .samples import (
+    ACCEPT,
+    REMOTE_BYTES,
+    Samples,
+    as_arguments,
+    most_useful,
+    samples_of,
+    written,
+)
 from .storage import Storage, UnreachableError, path_in
 from .texts import decode, encoding_of, is_wide, open_text
 
 _HEAD = 500
 """The number of first records of a file in its sample."""
-_SAMPLES = 20
-_THREADS = 4
-_REMOTE_BYTES = 1 << 20
 _WIDE_BYTES = 4 << 20
 _START = 1 << 16
 _SHOWN = 60
@@ -33,11 +37,10 @@ _NAMES = 3
 _NULL_TEXT = "\\N"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SEPARATORS = (";", "\t", "|")
-_ACCEPT = "accept_differences (--accept-differences)"
 
 
 @dataclass(frozen=True)
-class _Sample:
+class CsvSample:
     """A sample of one file, with its records as the second reader parses them."""
 
     uri: str
@@ -75,30 +78,16 @@ def check(
     Args:
         columns: The columns that Spark reads from the files, without those of directories.
     """
-    try:
-        dialect = dialect_of(read_options)
-        chosen = files if is_local else spread(files, _SAMPLES)
-        read = partial(_sample, storage, dialect=dialect, is_local=is_local)
-        with ThreadPoolExecutor(_THREADS) as threads:
-            samples = [each for each in threads.map(read, chosen) if each is not None]
-    except (UnsupportedOptionError, UnreachableError) as error:
-        text = f"The second reader did not compare its rows with Spark's: it cannot read {error}"
-        return CsvReading((warning(text),))
-    problems = [*_shape_problems(samples, len(columns.fields))]
-    problems += _value_problems(session, _most_useful(samples), columns, read_options)
-    if not is_local:
-        problems.append(_partly_read(len(samples), len(files)))
+    dialect = dialect_of(read_options)
+    sample = partial(sample_of, storage, dialect, is_local=is_local)
+    samples, problems = samples_of(files, sample, is_local=is_local)
+    problems += _shape_problems(samples, len(columns.fields))
+    chosen = most_useful(samples, lambda each: each.found.odd)
+    problems += _value_problems(session, chosen, columns, read_options)
     return CsvReading(tuple(problems), _count(samples) if is_local else None)
 
 
-def _partly_read(read: int, files: int) -> Problem:
-    return warning(
-        f"The second reader compared the first {_REMOTE_BYTES >> 20} MB of {read} of its {files:,} "
-        "files, because they are not on this machine"
-    )
-
-
-def _count(samples: Sequence[_Sample]) -> int | None:
+def _count(samples: Sequence[CsvSample]) -> int | None:
     """Return the number of all records; None if one file may have been split otherwise."""
     unsure = ("stray", "return")
     if any(not s.found.is_whole or any(k in s.found.seen for k in unsure) for s in samples):
@@ -106,19 +95,15 @@ def _count(samples: Sequence[_Sample]) -> int | None:
     return sum(max(s.found.records - s.dialect.has_header, 0) for s in samples)
 
 
-def _most_useful(samples: Sequence[_Sample]) -> list[_Sample]:
-    """Return the samples to compare: those with odd records first."""
-    odd = [each for each in samples if each.found.odd][:_SAMPLES]
-    plain = [each for each in samples if not each.found.odd]
-    uris = {*spread([each.uri for each in plain], _SAMPLES)} if plain else set[str]()
-    return odd + [each for each in plain if each.uri in uris]
-
-
 # -- samples ---------------------------------------------------------------------------------------
 
 
-def _sample(storage: Storage, uri: str, dialect: Dialect, *, is_local: bool) -> _Sample | None:
-    """Return the sample of a file; None if it is empty."""
+def sample_of(storage: Storage, dialect: Dialect, uri: str, *, is_local: bool) -> CsvSample | None:
+    """Return the sample of a file; None if it is empty.
+
+    Args:
+        is_local: Whether the file is scanned to its end.
+    """
     with open_text(storage, uri) as stream:
         start = stream.read(_START)
     if b"\r" in start and b"\n" not in start:
@@ -126,7 +111,7 @@ def _sample(storage: Storage, uri: str, dialect: Dialect, *, is_local: bool) -> 
     encoding = encoding_of(start, dialect.encoding, is_utf8=True)
     if is_wide(encoding):
         return _wide_sample(storage, uri, replace(dialect, encoding=encoding))
-    limit = None if is_local else _REMOTE_BYTES
+    limit = None if is_local else REMOTE_BYTES
     with open_text(storage, uri) as stream:
         found = scan(stream, dialect, _HEAD, limit)
     if "backslash" in found.seen and (found.longer or found.shorter or "stray" in found.seen):
@@ -140,14 +125,14 @@ def _sample(storage: Storage, uri: str, dialect: Dialect, *, is_local: bool) -> 
     encoding = encoding_of(start, dialect.encoding, is_utf8=found.is_utf8)
     dialect = replace(dialect, encoding=encoding)
     data = b"".join(_ended(each) for each in (found.head, *found.odd))
-    return _Sample(uri, data, dialect, found, [*dialect.records(decode(data, encoding))])
+    return CsvSample(uri, data, dialect, found, [*dialect.records(decode(data, encoding))])
 
 
 def _ended(data: bytes) -> bytes:
     return data if data.endswith((b"\n", b"\r")) else data + b"\n"
 
 
-def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> _Sample:
+def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> CsvSample:
     with open_text(storage, uri) as stream:
         data = stream.read(_WIDE_BYTES + 1)
     if len(data) > _WIDE_BYTES:
@@ -156,13 +141,13 @@ def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> _Sample:
     counts = [len(each) for each in records]
     found = Scan(records=len(records), values=counts[0] if counts else 0, is_utf8=False)
     found.seen["encoding"] = 1
-    return _Sample(uri, data, dialect, found, records)
+    return CsvSample(uri, data, dialect, found, records)
 
 
 # -- shape -----------------------------------------------------------------------------------------
 
 
-def _shape_problems(samples: Sequence[_Sample], width: int) -> Iterator[Problem]:
+def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Problem]:
     """Yield problems of records that have another number of values than there are columns."""
     plain = [each for each in samples if not is_wide(each.dialect.encoding)]
     widths = Counter(each.found.values for each in plain)
@@ -172,7 +157,7 @@ def _shape_problems(samples: Sequence[_Sample], width: int) -> Iterator[Problem]
         yield blocker(
             f"Spark reads {width} columns, and by the values of its first record "
             f"{first_names(names, _NAMES)}: move files elsewhere that are of no table, give the "
-            f"read options that they need, or accept what Spark reads with the option {_ACCEPT}"
+            f"read options that they need, or accept what Spark reads with the option {ACCEPT}"
         )
         return
     longer = [each for each in samples if each.found.longer]
@@ -182,7 +167,7 @@ def _shape_problems(samples: Sequence[_Sample], width: int) -> Iterator[Problem]
         yield blocker(
             f"Record {number} of {path_in(each.uri)} has more values than its first record, of "
             f"which Spark drops the last ones ({shown!r}): correct the file, or accept what Spark "
-            f"reads with the option {_ACCEPT}",
+            f"reads with the option {ACCEPT}",
         )
     shorter = [each for each in samples if each.found.shorter]
     for each in shorter[:1]:
@@ -208,7 +193,7 @@ class _Found:
 
 def _value_problems(
     session: Any,
-    samples: Sequence[_Sample],
+    samples: Sequence[CsvSample],
     columns: spark.StructType,
     read_options: Mapping[str, str],
 ) -> Iterator[Problem]:
@@ -238,12 +223,12 @@ def _text_of(found: _Found, options: Mapping[str, str] | None, *, is_inferred: b
     if is_inferred:
         text += "read it as a text (without the read option inferSchema), "
     if options is None:
-        return text + f"correct the file, or accept what Spark reads with the option {_ACCEPT}"
+        return text + f"correct the file, or accept what Spark reads with the option {ACCEPT}"
     return text + f"give the read options with which both agree ({as_arguments(options)})"
 
 
 def _first_difference(
-    samples: Sequence[_Sample],
+    samples: Sequence[CsvSample],
     rows: Sequence[Sequence[Any]],
     columns: spark.StructType,
     options: Mapping[str, str],
@@ -314,7 +299,7 @@ def _is_number(text: str, read: Any, data_type: spark.DataType) -> bool:
 
 
 def _options_that_agree(
-    files: Samples, samples: Sequence[_Sample], read_options: Mapping[str, str]
+    files: Samples, samples: Sequence[CsvSample], read_options: Mapping[str, str]
 ) -> dict[str, str] | None:
     """Return the fewest options with which Spark reads the samples as the second reader does."""
     wanted = _candidates(samples, read_options)
@@ -327,7 +312,7 @@ def _options_that_agree(
     return wanted
 
 
-def _candidates(samples: Sequence[_Sample], read_options: Mapping[str, str]) -> dict[str, str]:
+def _candidates(samples: Sequence[CsvSample], read_options: Mapping[str, str]) -> dict[str, str]:
     given = {key.lower() for key in read_options}
     seen = {kind for each in samples for kind in each.found.seen}
     is_doubled = all(each.dialect.escape == each.dialect.quote for each in samples)
@@ -344,7 +329,7 @@ def _candidates(samples: Sequence[_Sample], read_options: Mapping[str, str]) -> 
     return {key: value for key, value in wanted.items() if key.lower() not in given}
 
 
-def _agree(files: Samples, samples: Sequence[_Sample], options: Mapping[str, str]) -> bool:
+def _agree(files: Samples, samples: Sequence[CsvSample], options: Mapping[str, str]) -> bool:
     width = max((each.found.values for each in samples), default=0)
     names = [f"_{number}" for number in range(width)]
     first = samples[0].records[0]
@@ -358,7 +343,7 @@ def _agree(files: Samples, samples: Sequence[_Sample], options: Mapping[str, str
 # -- what looks wrong ------------------------------------------------------------------------------
 
 
-def _looks(samples: Sequence[_Sample]) -> Iterator[Problem]:
+def _looks(samples: Sequence[CsvSample]) -> Iterator[Problem]:
     """Yield warnings if the first line looks like a header, or another separator is likely."""
     first = samples[0]
     head, rows = first.records[0], first.records[1:]

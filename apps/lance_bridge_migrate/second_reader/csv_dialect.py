@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .storage import UnreachableError
+
 _DEFAULT_SEPARATOR, _DEFAULT_QUOTE, _BACKSLASH = ",", '"', "\\"
 _UNSUPPORTED = ("lineSep", "comment", "unescapedQuoteHandling", "charToEscapeQuoteEscaping")
 
 
-class UnsupportedOptionError(Exception):
+class UnsupportedOptionError(UnreachableError):
     """A read option that the second reader does not know; the message names it."""
 
 

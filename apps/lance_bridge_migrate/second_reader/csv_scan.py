@@ -74,6 +74,18 @@ def scan(stream: BinaryIO, dialect: Dialect, head: int, limit: int | None = None
             return found
 
 
+def chunks(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
+    """Yield a file in an encoding that contains ASCII in parts, each with whole records."""
+    rest, more = b"", b"x"
+    while more:
+        more = stream.read(_CHUNK)
+        data = rest + more
+        chunk = _Chunk(data, dialect, is_end=not more or len(data) > _LONGEST)
+        rest = data[chunk.end :]
+        if chunk.end:
+            yield chunk.data
+
+
 class _Chunk:
     """Records of a file, from the start of one to the end of another."""
 

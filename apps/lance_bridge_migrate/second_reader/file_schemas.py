@@ -1,19 +1,23 @@
-"""Read the columns and the numbers of rows of all Parquet and ORC files with pyarrow."""
+"""Read the columns and the numbers of rows of all Parquet, ORC and Avro files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from . import avro_files
 from .storage import Storage, UnreachableError
 
-FORMATS = ("parquet", "orc")
 _THREADS = 16
+_SPARK, _NO_OLD_SPARK = b"org.apache.spark.version", b"3"
+_OF_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Keys in the metadata of Parquet files that Spark wrote."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,13 @@ class FileSchemas:
     Attributes:
         rows: The number of rows of all files.
         schemas: One file of each distinct schema, by its URI.
+        has_old_calendar: Whether a file has days and times of the calendar before 1582.
     """
 
     files: int
     rows: int
     schemas: Mapping[str, pa.Schema]
+    has_old_calendar: bool = False
 
 
 def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas:
@@ -36,30 +42,46 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
     Raises:
         UnreachableError: One cannot be read, such as an encrypted or a damaged file.
     """
-    read = _parquet if format == "parquet" else _orc
+    read = _READERS[format]
 
-    def read_one(uri: str) -> tuple[pa.Schema, int]:
+    def read_one(uri: str) -> _Footer:
         try:
             with storage.open(uri) as file:
-                return read(pa.PythonFile(file, mode="r"))
-        except (pa.ArrowException, OSError, ValueError) as error:
+                return read(file)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(read_one, files))
     # Not every extension type can be hashed.
     distinct: dict[bytes, tuple[str, pa.Schema]] = {}
-    for uri, (schema, _) in zip(files, found, strict=True):
+    for uri, (schema, _, _) in zip(files, found, strict=True):
         distinct.setdefault(schema.serialize().to_pybytes(), (uri, schema))
     schemas = dict(distinct.values())
-    return FileSchemas(len(files), sum(rows for _, rows in found), schemas)
+    is_old = any(each for _, _, each in found)
+    return FileSchemas(len(files), sum(rows for _, rows, _ in found), schemas, is_old)
 
 
-def _parquet(file: pa.NativeFile) -> tuple[pa.Schema, int]:
-    read = pq.ParquetFile(file)
-    return read.schema_arrow.remove_metadata(), int(read.metadata.num_rows)
+_Footer = tuple[pa.Schema, int, bool]
+"""The columns, the number of rows, and whether the file has the calendar before 1582."""
 
 
-def _orc(file: pa.NativeFile) -> tuple[pa.Schema, int]:
-    read = orc.ORCFile(file)
-    return read.schema.remove_metadata(), int(read.nrows)
+def _parquet(file: BinaryIO) -> _Footer:
+    read = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+    notes = read.metadata.metadata or {}
+    by = notes.get(_SPARK, _NO_OLD_SPARK)
+    is_old = by < _NO_OLD_SPARK or any(each in notes for each in _OF_OLD_CALENDAR)
+    return read.schema_arrow.remove_metadata(), int(read.metadata.num_rows), is_old
+
+
+def _orc(file: BinaryIO) -> _Footer:
+    read = orc.ORCFile(pa.PythonFile(file, mode="r"))
+    return read.schema.remove_metadata(), int(read.nrows), True
+
+
+def _avro(file: BinaryIO) -> _Footer:
+    return *avro_files.read(file), False
+
+
+_READERS = {"parquet": _parquet, "orc": _orc, "avro": _avro}
+FORMATS = tuple(_READERS)

@@ -11,19 +11,24 @@ from pyspark.sql import types as spark
 
 from ..plan import Problem, blocker, warning
 from .json_rows import BROKEN, difference, documents_of, lines_of
-from .samples import Samples, as_arguments, spread, written
+from .samples import (
+    ACCEPT,
+    REMOTE_BYTES,
+    Samples,
+    as_arguments,
+    most_useful,
+    samples_of,
+    written,
+)
 from .storage import Storage, UnreachableError, path_in
 from .texts import decode, encoding_of, is_wide, open_text
 
 _HEAD = 500
 """The number of first lines of a file in its sample."""
-_SAMPLES = 20
 _CHUNK = 8 << 20
-_REMOTE_BYTES = 1 << 20
 _DOCUMENT_BYTES = 8 << 20
 _SHOWN = 60
 _CORRUPT = "_corrupt_record"
-_ACCEPT = "accept_differences (--accept-differences)"
 
 
 @dataclass(frozen=True)
@@ -60,28 +65,13 @@ def check(
     """
     options = {key.lower(): value for key, value in read_options.items()}
     reader = _Reader(storage, options, finds_broken=_CORRUPT in columns.names, is_local=is_local)
-    try:
-        chosen = files if is_local else spread(files, _SAMPLES)
-        samples = [found for uri in chosen if (found := reader.sample(uri))]
-    except UnreachableError as error:
-        text = f"The second reader did not compare its rows with Spark's: it cannot read {error}"
-        return [warning(text)]
-    problems = [*_problems(session, _most_useful(samples), columns, read_options)]
-    if not is_local:
-        problems.append(
-            warning(
-                f"The second reader compared the first {_REMOTE_BYTES >> 20} MB of {len(samples)} "
-                f"of its {len(files):,} files, because they are not on this machine"
-            )
-        )
-    return problems
+    samples, problems = samples_of(files, reader.sample, is_local=is_local)
+    chosen = most_useful(samples, _is_odd)
+    return [*problems, *_problems(session, chosen, columns, read_options)]
 
 
-def _most_useful(samples: Sequence[_Sample]) -> list[_Sample]:
-    odd = [each for each in samples if each.broken or each.encoding or each.has_documents]
-    plain = [each for each in samples if each not in odd]
-    uris = {*spread([each.uri for each in plain], _SAMPLES)} if plain else set[str]()
-    return odd[:_SAMPLES] + [each for each in plain if each.uri in uris]
+def _is_odd(sample: _Sample) -> bool:
+    return bool(sample.broken or sample.encoding or sample.has_documents)
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,7 @@ class _Reader:
         """Return the sample of a file; None if it is empty."""
         given = self.options.get("encoding", self.options.get("charset", ""))
         with open_text(self.storage, uri) as stream:
-            start = stream.read(_CHUNK if self.is_local else _REMOTE_BYTES)
+            start = stream.read(_CHUNK if self.is_local else REMOTE_BYTES)
             more = stream.read(1) != b""
         if not start.strip():
             return None
@@ -160,7 +150,7 @@ class _Reader:
                 text = decode(line, encoding)
                 if BROKEN in [*lines_of(text)]:
                     return number, text.strip()
-                if not self.is_local and stream.tell() > _REMOTE_BYTES:
+                if not self.is_local and stream.tell() > REMOTE_BYTES:
                     return None
         return None
 
@@ -190,7 +180,7 @@ def _problems(
 
 def _advice(options: Mapping[str, str] | None) -> str:
     if options is None:
-        return f"correct the file, or accept what Spark reads with the option {_ACCEPT}"
+        return f"correct the file, or accept what Spark reads with the option {ACCEPT}"
     return f"give the read options with which both agree ({as_arguments(options)})"
 
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as spark
 
+from ..plan import Problem, warning
+
+_Item = TypeVar("_Item")
+_Sample = TypeVar("_Sample")
+_MOST = 20
+"""The maximum number of files with odd records whose samples are compared, and of those without."""
+REMOTE_BYTES = 1 << 20
+"""The first bytes of a file on another machine, which are its sample."""
+ACCEPT = "accept_differences (--accept-differences)"
+"""The option that makes blockers warnings."""
+_THREADS = 4
 _FILE = "__file"
 _OF_FILES = ("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup", "basepath")
 """Options that choose files, of which a sample has its own."""
@@ -60,12 +72,39 @@ def written(session: Any, format: str, texts: Sequence[bytes]) -> Iterator[Sampl
         yield Samples(session, format, Path(name), names)
 
 
-def spread(files: Sequence[str], most: int) -> list[str]:
-    """Return at most so many files, evenly spaced from the first to the last."""
-    if len(files) <= most:
-        return list(files)
-    last = len(files) - 1
-    return sorted({files[number * last // (most - 1)] for number in range(most)})
+def spread(items: Sequence[_Item], most: int) -> list[_Item]:
+    """Return at most so many files or numbers, evenly spaced from the first to the last."""
+    if len(items) <= most:
+        return list(items)
+    last = len(items) - 1
+    return [items[number * last // max(most - 1, 1)] for number in range(most)]
+
+
+def samples_of(
+    files: Sequence[str], sample: Callable[[str], _Sample | None], *, is_local: bool
+) -> tuple[list[_Sample], list[Problem]]:
+    """Return the samples of all files, or of some that are not on this machine, with a warning.
+
+    Args:
+        sample: Returns the sample of a file; None if it is empty.
+    """
+    chosen = files if is_local else spread(files, _MOST)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        samples = [each for each in threads.map(sample, chosen) if each is not None]
+    if is_local:
+        return samples, []
+    text = (
+        f"The second reader compared the first {REMOTE_BYTES >> 20} MB of {len(samples)} of its "
+        f"{len(files):,} files, because they are not on this machine"
+    )
+    return samples, [warning(text)]
+
+
+def most_useful(samples: Sequence[_Sample], is_odd: Callable[[_Sample], object]) -> list[_Sample]:
+    """Return the samples to compare: those with odd records first."""
+    odd = [each for each in samples if is_odd(each)]
+    plain = [each for each in samples if not is_odd(each)]
+    return odd[:_MOST] + spread(plain, _MOST)
 
 
 def as_arguments(options: Mapping[str, str]) -> str:

@@ -366,12 +366,16 @@ def _reads_whole_directory(table: SourceTable, frame: DataFrame) -> bool:
         return _parse_path(table.location) in map(_parse_path, frame.inputFiles())
 
 
-def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
-    """Return the parent directories of all files with rows, by a pass that reads no columns."""
+def files_read(table: SourceTable, frame: DataFrame) -> list[str]:
+    """Return the URIs of all files with rows that Spark reads, by a pass that reads no columns."""
     with spark_errors(f"The files of '{table.name}' cannot be listed"):
         path = frame.metadataColumn("_metadata").getField("file_path")
-        rows = frame.select(path).distinct().collect()
-    return {above for row in rows for above in _parse_path(row[0]).parents}
+        return sorted(row[0] for row in frame.select(path).distinct().collect())
+
+
+def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
+    """Return the parent directories of all files with rows."""
+    return {above for each in files_read(table, frame) for above in _parse_path(each).parents}
 
 
 def _parse_path(uri: str) -> PurePosixPath:

@@ -1,0 +1,271 @@
+"""Read the rows of Parquet and ORC files with pyarrow, as hashes of the values of a new table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import orc
+from pyspark.sql import types as spark
+
+from .columns import names_of, plain_type
+from .file_schemas import FileSchemas
+from .hashes import Hashes, IncomparableError, hashes
+from .samples import spread
+from .storage import Storage, UnreachableError, path_in
+
+_BATCH_BYTES, _SMALLEST, _LARGEST = 8 << 20, 64, 1 << 14
+"""Of a batch of rows: rows may hold images."""
+_TYPE_TEXT, _DEFAULT = "__CHAR_VARCHAR_TYPE_STRING", "EXISTS_DEFAULT"
+"""Keys in the metadata of Spark's columns."""
+_CHAR = re.compile(r"\bchar\(", re.IGNORECASE)
+_GROUPS = 10
+"""The row groups of a sample."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_OF_PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a new table.
+
+    Attributes:
+        name: Its name in the source.
+        field: Its name and type in the table.
+        reason: Why its values are not compared, or "".
+        settle: Removes from values what readers change, such as the spaces behind a ``char``.
+        is_partition: Whether its values are those of directories.
+        has_default: Whether Spark reads a value where a file has no such column.
+    """
+
+    name: str
+    field: pa.Field
+    reason: str = ""
+    settle: Callable[[pa.Array], pa.Array] | None = None
+    is_partition: bool = False
+    has_default: bool = False
+
+    def as_compared(self, values: pa.Array) -> pa.Array:
+        """Return values without what readers change."""
+        return values if self.settle is None else self.settle(values)
+
+
+def columns_of(
+    read: spark.StructType, table: pa.Schema, casts: Mapping[str, str], partitions: Sequence[str]
+) -> list[Column]:
+    """Return the columns of a new table.
+
+    Args:
+        read: The columns that Spark reads, in the order of the table's.
+    """
+    cast = {name.lower() for name in casts}
+    inside = {name.lower() for name in partitions}
+    found = []
+    for field, new in zip(read.fields, table, strict=True):
+        metadata = field.metadata or {}
+        text = str(metadata.get(_TYPE_TEXT, ""))
+        is_padded = isinstance(field.dataType, spark.StringType) and text.startswith("char")
+        reason = ""
+        if field.name.lower() in cast:
+            reason = "its values are cast"
+        elif "variant" in field.dataType.simpleString() or (_CHAR.search(text) and not is_padded):
+            reason = "Spark changes its values as it reads them"
+        is_partition = field.name.lower() in inside
+        has_default = _DEFAULT in metadata
+        settle = _without_spaces if is_padded else None
+        found.append(Column(field.name, new, reason, settle, is_partition, has_default))
+    return found
+
+
+def _without_spaces(values: pa.Array) -> pa.Array:
+    return pc.utf8_rtrim(values.cast(pa.string()), " ")
+
+
+class FileRows:
+    """The rows of files, of which each batch becomes the hashes of its values by column.
+
+    Attributes:
+        columns: The columns of the table whose values can be compared.
+        left_out: Why the others cannot, by their names in the table.
+        old_calendar: Whether days and times long ago may differ; see `hashes`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        format: str,
+        files: Sequence[str],
+        schemas: FileSchemas,
+        columns: Sequence[Column],
+    ) -> None:
+        self._storage, self._format = storage, format
+        self.files = files
+        self.old_calendar = schemas.has_old_calendar
+        self._data = [each.name for each in columns if not each.is_partition]
+        reasons = [each.reason or self._reason(each, schemas) for each in columns]
+        pairs = [*zip(columns, reasons, strict=True)]
+        self.columns = [column for column, reason in pairs if not reason]
+        self.left_out = {column.field.name: reason for column, reason in pairs if reason}
+
+    def _reason(self, column: Column, schemas: FileSchemas) -> str:
+        """Return why a column cannot be compared in all files, or ""."""
+        try:
+            if column.is_partition:
+                for uri in self.files:
+                    value_of_directory(column, uri)
+                return ""
+            for schema in schemas.schemas.values():
+                self._require_comparable(column, schema)
+        except IncomparableError:
+            return "its type in the files is another one"
+        return ""
+
+    def _require_comparable(self, column: Column, schema: pa.Schema) -> None:
+        stored = self._stored(schema).get(column.name.lower())
+        if stored is None:
+            if column.has_default:
+                raise IncomparableError
+            return
+        of = schema.field(stored).type
+        if self._format == "orc" and _has_time(of):  # they are in the zone of who reads them
+            raise IncomparableError
+        hashes(column.as_compared(pa.array([], of)), column.field.type)
+
+    def _stored(self, schema: pa.Schema) -> dict[str, int]:
+        """Return the positions of a file's columns by their names in lower case."""
+        names = names_of(schema.names, self._data)
+        return {name.lower(): number for number, name in enumerate(names)}
+
+    def all(self) -> Iterator[list[Hashes]]:
+        """Yield the hashes of all rows by column, batch by batch.
+
+        Raises:
+            UnreachableError: A file cannot be read.
+        """
+        for uri in self.files:
+            with self._opened(uri) as file:
+                for batch in file.batches(range(file.groups)):
+                    yield self._hashes(batch, uri)
+
+    def sample(self, most: int) -> Iterator[list[Hashes]]:
+        """Yield the hashes of the first rows of some row groups, of files from all over.
+
+        Raises:
+            UnreachableError: A file cannot be read.
+        """
+        files = spread(self.files, _GROUPS)
+        for uri in files:
+            with self._opened(uri) as file:
+                numbers = spread(range(file.groups), max(_GROUPS // len(files), 1))
+                for number in numbers:
+                    batch = next(file.batches([number]), None)
+                    if batch is not None:
+                        yield self._hashes(batch.slice(0, max(most // _GROUPS, 1)), uri)
+
+    @contextmanager
+    def _opened(self, uri: str) -> Iterator[_File]:
+        try:
+            with self._storage.open(uri) as file:
+                native = pa.PythonFile(file, mode="r")
+                yield _Parquet(native) if self._format == "parquet" else _Orc(native)
+        except (pa.ArrowException, OSError) as error:
+            raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
+
+    def _hashes(self, batch: pa.RecordBatch, uri: str) -> list[Hashes]:
+        stored, rows = self._stored(batch.schema), batch.num_rows
+        found = []
+        for column in self.columns:
+            number = stored.get(column.name.lower())
+            if column.is_partition:
+                one = hashes(value_of_directory(column, uri), column.field.type)
+                found.append(np.full(rows, one[0]))
+            elif number is None:
+                found.append(hashes(pa.nulls(rows), column.field.type))
+            else:
+                found.append(self._of_values(column, batch.column(number)))
+        return found
+
+    def _of_values(self, column: Column, values: pa.Array) -> Hashes:
+        of = column.field.type
+        return hashes(column.as_compared(values), of, old_calendar=self.old_calendar)
+
+
+def value_of_directory(column: Column, uri: str) -> pa.Array:
+    """Return the value of a partition, from the name of its directory.
+
+    Raises:
+        IncomparableError: There is none of this name, or Spark alone knows its value.
+    """
+    of = plain_type(column.field.type)
+    names = (name.partition("=") for name in path_in(uri).split("/")[:-1])
+    texts = [unquote(t) for name, sep, t in names if sep and _is_same(unquote(name), column)]
+    if not texts or not any(check(of) for check in _OF_PARTITIONS):
+        raise IncomparableError
+    text = None if texts[-1] == _NULL else texts[-1]
+    try:
+        return column.as_compared(pa.array([text], pa.string()).cast(of))
+    except pa.ArrowException as error:
+        raise IncomparableError from error
+
+
+def _is_same(name: str, column: Column) -> bool:
+    return name.lower() == column.name.lower()
+
+
+def _has_time(of: pa.DataType) -> bool:
+    of = plain_type(of)
+    parts = (of.field(number).type for number in range(of.num_fields))
+    return pa.types.is_timestamp(of) or any(map(_has_time, parts))
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+class _File(Protocol):
+    """An open file, whose rows are in groups."""
+
+    groups: int
+
+    def batches(self, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some groups."""
+        ...
+
+
+class _Parquet:
+    def __init__(self, file: pa.NativeFile) -> None:
+        # By default, INT96 becomes nanoseconds, which hold no times before 1677 or after 2262.
+        self._file = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        metadata = self._file.metadata
+        self.groups = int(metadata.num_row_groups)
+        size = sum(metadata.row_group(number).total_byte_size for number in range(self.groups))
+        self._rows_at_once = rows_at_once(size, metadata.num_rows)
+
+    def batches(self, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        rows = self._rows_at_once
+        yield from self._file.iter_batches(batch_size=rows, row_groups=[*groups])
+
+
+class _Orc:
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = orc.ORCFile(file)
+        self.groups = int(self._file.nstripes)
+
+    def batches(self, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for number in groups:
+            stripe = self._file.read_stripe(number)
+            rows = rows_at_once(stripe.nbytes, stripe.num_rows)
+            for start in range(0, stripe.num_rows, rows):
+                yield stripe.slice(start, rows)
+
+
+def rows_at_once(size: int, rows: int) -> int:
+    """Return the number of rows of a batch: fewer of large rows, such as those with images."""
+    return min(max(_BATCH_BYTES * rows // max(size, 1), _SMALLEST), _LARGEST)

@@ -1,0 +1,208 @@
+"""Read all rows of CSV and JSON files with the second reader, as hashes of a new table's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as spark
+
+from . import csv_check, csv_scan, json_rows
+from .csv_dialect import Cell, dialect_of
+from .file_rows import Column, value_of_directory
+from .hashes import Hashes, IncomparableError, hashes
+from .storage import Storage, UnreachableError
+from .texts import decode, encoding_of, is_wide, open_text
+
+_CHANGING = ("mode", "emptyvalue", "nanvalue", "positiveinf", "negativeinf", "locale",
+             "rescueddatacolumn", "singlevariantcolumn", "primitivesasstring", "prefersdecimal",
+             "dropfieldifallnull", "allowcomments", "allowsinglequotes", "linesep")  # fmt: skip
+"""Read options with which Spark makes other rows or values of a text."""
+_CORRUPT = "_corrupt_record"
+_CHUNK = 8 << 20
+_DOCUMENT_BYTES = 64 << 20
+
+
+class TextRows:
+    """The rows of CSV or JSON files; see `FileRows` for the attributes.
+
+    While rows are read, more columns are left out.
+    """
+
+    old_calendar = False
+
+    def __init__(
+        self, storage: Storage, format: str, files: Sequence[str], options: Mapping[str, str]
+    ) -> None:
+        """Take the files of a source.
+
+        Raises:
+            UnreachableError: With a read option, Spark makes other values.
+        """
+        self._storage, self._files = storage, files
+        self._options = {key.lower(): value for key, value in options.items()}
+        changing = next((each for each in _CHANGING if each in self._options), None)
+        if changing is not None:
+            raise UnreachableError(f"the read option {changing}")
+        self._read = self._csv if format == "csv" else self._json
+        self._is_csv = format == "csv"
+        self.columns: list[Column] = []
+        self.left_out: dict[str, str] = {}
+
+    def choose(self, columns: Sequence[Column], read: spark.StructType) -> None:
+        """Choose the columns of the table whose values can be compared."""
+        for column, field in zip(columns, read.fields, strict=True):
+            reason = column.reason
+            if column.is_partition:
+                reason = reason or self._reason(column)
+            elif field.name == _CORRUPT or not _is_comparable(field.dataType, is_csv=self._is_csv):
+                reason = reason or "its texts become values of another type"
+            if reason:
+                self.left_out[column.field.name] = reason
+                continue
+            is_text = self._is_csv and isinstance(field.dataType, spark.StringType)
+            settle = partial(_settle_text, self._options) if is_text else column.settle
+            self.columns.append(replace(column, settle=settle))
+        partitions = {column.name for column in columns if column.is_partition}
+        self._new_names = {column.name: column.field.name for column in columns}
+        self._data = [each for each in read.fields if each.name not in partitions]
+
+    def _reason(self, column: Column) -> str:
+        try:
+            for uri in self._files:
+                value_of_directory(column, uri)
+        except IncomparableError:
+            return "it is not in the names of directories"
+        return ""
+
+    def all(self) -> Iterator[list[Hashes]]:
+        """Yield the hashes of all rows by column, batch by batch."""
+        for uri in self._files:
+            for rows in self._read(uri):
+                yield [self._hashes(column, rows, uri) for column in self.columns]
+
+    def _hashes(self, column: Column, rows: Sequence[Mapping[str, Any]], uri: str) -> Hashes:
+        of = column.field.type
+        if column.is_partition:
+            return np.full(len(rows), hashes(value_of_directory(column, uri), of)[0])
+        try:
+            values = pa.array([row[column.name] for row in rows], of)
+        except (pa.ArrowException, OverflowError) as error:
+            raise UnreachableError(f"values of column '{column.name}' in {uri}") from error
+        return hashes(column.as_compared(values), of)
+
+    # -- CSV ---------------------------------------------------------------------------------------
+
+    def _csv(self, uri: str) -> Iterator[list[dict[str, Any]]]:
+        given = dialect_of(self._options)
+        sample = csv_check.sample_of(self._storage, given, uri, is_local=True)
+        if sample is None:
+            return
+        dialect, skipped = sample.dialect, int(sample.dialect.has_header)
+        if is_wide(dialect.encoding):
+            yield [self._csv_row(record) for record in sample.records[skipped:]]
+            return
+        with open_text(self._storage, uri) as stream:
+            for data in csv_scan.chunks(stream, dialect):
+                records = [*dialect.records(decode(data, dialect.encoding))]
+                yield [self._csv_row(record) for record in records[skipped:]]
+                skipped = 0
+
+    def _csv_row(self, record: Sequence[Cell]) -> dict[str, Any]:
+        texts = [each.text for each in record]
+        texts += [""] * (len(self._data) - len(texts))
+        pairs = zip(self._data, texts, strict=False)
+        return {field.name: self._csv_value(text, field.dataType) for field, text in pairs}
+
+    def _csv_value(self, text: str, of: spark.DataType) -> Any:
+        if isinstance(of, spark.StringType):
+            return text
+        if text in ("", self._options.get("nullvalue", "")):
+            return None
+        try:
+            return _PARSERS[type(of)](text)
+        except (KeyError, ValueError):  # Spark has null for it, which differs from any value
+            return 0
+
+    # -- JSON --------------------------------------------------------------------------------------
+
+    def _json(self, uri: str) -> Iterator[list[dict[str, Any]]]:
+        given = self._options.get("encoding", self._options.get("charset", ""))
+        is_multiline = self._options.get("multiline", "").lower() == "true"
+        with open_text(self._storage, uri) as stream:
+            if is_multiline or is_wide(given):
+                data = stream.read(_DOCUMENT_BYTES + 1)
+                if len(data) > _DOCUMENT_BYTES:
+                    raise UnreachableError(f"{uri}, which is large")
+                text = decode(data, encoding_of(data, given, is_utf8=True))
+                read = json_rows.documents_of if is_multiline else json_rows.lines_of
+                yield [self._json_row(each) for each in read(text)]
+                return
+            while lines := stream.readlines(_CHUNK):
+                text = decode(b"".join(lines), given)
+                yield [self._json_row(each) for each in json_rows.lines_of(text)]
+
+    def _json_row(self, found: Any) -> dict[str, Any]:
+        values = self._json_struct({} if found is json_rows.BROKEN else found, self._data, "")
+        assert values is not None
+        return values
+
+    def _json_value(self, value: Any, of: spark.DataType, column: str) -> Any:
+        if value is None:
+            return None
+        if isinstance(of, spark.StructType) and isinstance(value, dict):
+            return self._json_struct(value, of.fields, column)
+        if isinstance(of, spark.ArrayType) and isinstance(value, list):
+            return [self._json_value(each, of.elementType, column) for each in value]
+        if type(value) in _OF_JSON.get(type(of), ()):
+            return float(value) if isinstance(of, spark.DoubleType) else value
+        self.left_out[self._new_names[column]] = "Spark keeps another text of some of its values"
+        return None
+
+    def _json_struct(
+        self, value: Mapping[str, Any], fields: Sequence[spark.StructField], column: str
+    ) -> dict[str, Any]:
+        cases = {name.lower(): each for name, each in value.items()}
+        found = {}
+        for field in fields:
+            each = value.get(field.name, cases.get(field.name.lower()))
+            found[field.name] = self._json_value(each, field.dataType, column or field.name)
+        return found
+
+
+_WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+_PARSERS: Mapping[type[spark.DataType], Callable[[str], Any]] = {
+    **dict.fromkeys(_WHOLE, int),
+    spark.DoubleType: float,
+    spark.BooleanType: lambda text: {"true": True, "false": False}[text.lower()],
+}
+_OF_JSON: Mapping[type[spark.DataType], tuple[type, ...]] = {
+    **dict.fromkeys(_WHOLE, (int,)),
+    spark.DoubleType: (int, float),
+    spark.BooleanType: (bool,),
+    spark.StringType: (str,),
+}
+
+
+def _is_comparable(of: spark.DataType, *, is_csv: bool) -> bool:
+    if isinstance(of, spark.StructType) and not is_csv:
+        return all(_is_comparable(each.dataType, is_csv=is_csv) for each in of.fields)
+    if isinstance(of, spark.ArrayType) and not is_csv:
+        return _is_comparable(of.elementType, is_csv=is_csv)
+    return type(of) in _OF_JSON
+
+
+def _settle_text(options: Mapping[str, str], values: pa.Array) -> pa.Array:
+    """Return texts without what no reader of CSV keeps: null and empty are the same."""
+    values = values.fill_null("")
+    values = pc.replace_substring(values, "\r\n", "\n")
+    spaces = ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
+    if any(options.get(each, "").lower() == "true" for each in spaces):
+        values = pc.utf8_trim_whitespace(values)
+    null = options.get("nullvalue", "")
+    return pc.if_else(pc.equal(values, null), "", values) if null else values

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from migrate.avro_writer import avro_file
 from migrate.sessions import Scene, failed
+from migrate.test_export import exporting
 from pyarrow import orc
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#the-second-reader")]
@@ -217,6 +218,26 @@ def test_all_rows_of_a_random_folder_are_converted_or_the_plan_names_what_is_not
     for each in converted:
         found = scene.dataset(each.name).to_table().to_pylist()
         assert settled(found) == settled(each.rows), each
+    require_equal_after_export(scene, [each.name for each in converted])
+
+
+def require_equal_after_export(scene: Scene, names: Sequence[str]) -> None:
+    """Export tables, and convert the files again: columns, types and rows are the same."""
+    out = scene.directory / "out"
+    with exporting(scene, directory=str(out)) as run:
+        assert failed(run.execute()) == []
+    paths = [
+        {"path": str(out / scene.target / name), "format": "parquet", "table": f"{name}_again"}
+        for name in names
+    ]
+    with scene.run("convert") as run:
+        plan = run.plan(paths=paths, namespace=[scene.target])
+        assert {problem for item in plan.items for problem in item.problems} == set()
+        assert failed(run.execute(verify="sample")) == []
+    for name in names:
+        one, other = (scene.dataset(each).to_table() for each in (name, f"{name}_again"))
+        assert one.schema.equals(other.schema), name
+        assert settled(one.to_pylist()) == settled(other.to_pylist()), name
 
 
 def _folders(place: Path, seed: int) -> Iterator[Folder]:

@@ -40,7 +40,7 @@ TYPES: Mapping[str, str] = {
     "plain": "TIMESTAMP_NTZ'1500-01-01 00:00:00'",
     "tags": "array('a', NULL, concat('t', id))",
     "vector": "array(CAST(id AS FLOAT), 0.5F)",
-    "place": "named_struct('x', id, 'In', named_struct('y', CAST(NULL AS INT), 'z', concat('', id)))",
+    "place": "named_struct('x', id, 'In', named_struct('y', INT(NULL), 'z', concat('', id)))",
     "items": "array(named_struct('n', id), NULL)",
     "counts": "map('k', id, concat('l', id), NULL)",
     "part": "concat('p ', id % 3)",

@@ -129,7 +129,7 @@ class FileRows:
         return ""
 
     def _require_comparable(self, column: Column, schema: pa.Schema) -> None:
-        stored = self._stored(schema).get(column.name.lower())
+        stored = _position(self._stored(schema), column)
         if stored is None:
             if column.has_default:
                 raise IncomparableError
@@ -140,9 +140,10 @@ class FileRows:
         hashes(column.as_compared(pa.array([], of)), column.field.type)
 
     def _stored(self, schema: pa.Schema) -> dict[str, int]:
-        """Return the positions of a file's columns by their names in lower case."""
+        """Return the positions of a file's columns by their names, also in lower case."""
         names = names_of(schema.names, self._data)
-        return {name.lower(): number for number, name in enumerate(names)}
+        exact = {name: number for number, name in enumerate(names)}
+        return {name.lower(): number for name, number in exact.items()} | exact
 
     def all(self) -> Iterator[list[Hashes]]:
         """Yield the hashes of all rows by column, batch by batch.
@@ -183,7 +184,7 @@ class FileRows:
         stored, rows = self._stored(batch.schema), batch.num_rows
         found = []
         for column in self.columns:
-            number = stored.get(column.name.lower())
+            number = _position(stored, column)
             if column.is_partition:
                 one = hashes(value_of_directory(column, uri), column.field.type)
                 found.append(np.full(rows, one[0]))
@@ -214,6 +215,10 @@ def value_of_directory(column: Column, uri: str) -> pa.Array:
         return column.as_compared(pa.array([text], pa.string()).cast(of))
     except pa.ArrowException as error:
         raise IncomparableError from error
+
+
+def _position(stored: Mapping[str, int], column: Column) -> int | None:
+    return stored.get(column.name, stored.get(column.name.lower()))
 
 
 def _is_same(name: str, column: Column) -> bool:

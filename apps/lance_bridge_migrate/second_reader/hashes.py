@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ Hashes = npt.NDArray[np.uint64]
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _BASE = 0xD6E8FEB86659FD93
-"""Odd, so that its powers have inverses."""
+_BASES = (_BASE, pow(_BASE, -1, 2**64))
+"""An odd number, so that it has an inverse, and that."""
 _NULL = np.uint64(0xA0761D6478BD642F)
 _OF_BYTES = np.random.default_rng(1).integers(0, 2**64, 256, dtype=np.uint64)
 _LONG = 128
@@ -228,18 +230,20 @@ def _short_bytes(values: pa.Array, lengths: npt.NDArray[np.int64]) -> Hashes:
 
 def _segments(parts: Hashes, lengths: npt.NDArray[np.int64]) -> Hashes:
     """Return the hash of each list from those of its elements, which follow each other."""
-    powers, inverses = _powers(_BASE, len(parts)), _powers(pow(_BASE, -1, 2**64), len(parts))
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(parts * powers, dtype=np.uint64)))
+    powers, inverses = (_powers(base, len(parts).bit_length()) for base in _BASES)
+    products = parts * powers[: len(parts)]
+    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)))
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    first = np.append(inverses, np.uint64(0))[starts]
-    return _mixed((sums[ends] - sums[starts]) * first + lengths.astype(np.uint64) * _SEED)
+    own = (sums[ends] - sums[starts]) * inverses[starts]
+    return _mixed(own + lengths.astype(np.uint64) * _SEED)
 
 
-def _powers(base: int, count: int) -> Hashes:
-    found = np.full(count, base, np.uint64)
-    if count:
-        found[0] = 1
+@lru_cache(maxsize=8)
+def _powers(base: int, bits: int) -> Hashes:
+    """Return the powers of a number, as many as numbers have so many bits."""
+    found = np.full(1 << bits, base, np.uint64)
+    found[0] = 1
     return np.asarray(np.multiply.accumulate(found, dtype=np.uint64))
 
 

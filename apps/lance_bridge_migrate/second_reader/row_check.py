@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +29,10 @@ from .text_rows import TextRows
 
 _COUNT, _VALUES = "rows in the files", "values in the files"
 _SAMPLE = 100
+_CALENDARS = (
+    "spark.sql.parquet.datetimeRebaseModeInRead",
+    "spark.sql.parquet.int96RebaseModeInRead",
+)
 
 
 @dataclass(frozen=True)
@@ -110,25 +115,33 @@ def _of_footers(
     count = dataset.count_rows()
     files, schemas = _as_read(storage, source, frame, reading.schemas, count)
     yield Check(name=_COUNT, ok=schemas.rows == count, expected=schemas.rows, found=count)
-    if schemas.rows != count:
+    if schemas.rows != count or source.format == "avro":
         return
     columns = made.columns(source, partitions_of(source, frame))
     rows = FileRows(storage, source.format, files, schemas, columns)
+    rows.old_calendar = rows.old_calendar or _has_old_calendar(session)
     yield from _not_compared(rows)
     if not rows.columns or not count:
         return
-    if level.includes(Level.CHECKSUMS):
+    if level.includes(Level.CHECKSUMS) and storage.is_local(source.location):
         yield from compare_all(rows, dataset)
-    else:
+    else:  # other storages are read through one process of Java, which takes long
         yield _compare_sample(rows, dataset)
+
+
+def _has_old_calendar(session: Any) -> bool:
+    """Return whether a session reads days and times as those of the calendar before 1582."""
+    return any(str(session.conf.get(key, "")).upper() == "LEGACY" for key in _CALENDARS)
 
 
 def _of_texts(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:
     options = text_options(session, source)
     if options is None or made.accept_differences or not level.includes(Level.CHECKSUMS):
         return
-    frame = source.read(session)
-    rows = TextRows(Storage(session), source.format, sorted(frame.inputFiles()), options)
+    frame, storage = source.read(session), Storage(session)
+    if not storage.is_local(source.location):
+        raise UnreachableError("its files are not on this machine")
+    rows = TextRows(storage, source.format, sorted(frame.inputFiles()), options)
     rows.choose(made.columns(source, partitions_of(source, frame)), source.schema_read)
     if not rows.columns:
         return
@@ -161,8 +174,9 @@ def _not_compared(rows: SourceRows) -> Iterator[Check]:
 
 def compare_all(rows: SourceRows, dataset: lance.LanceDataset) -> Iterator[Check]:
     """Compare all rows by column, and whether the values of each row are together."""
-    expected = _sums(rows.all(), len(rows.columns))
-    found = _sums(_rows_of(rows, dataset), len(rows.columns))
+    with ThreadPoolExecutor(2) as pool:
+        both = (rows.all(), _rows_of(rows, dataset))
+        expected, found = pool.map(lambda each: _sums(each, len(rows.columns)), both)
     for column, one, other in zip(rows.columns, expected, found, strict=False):
         name = column.field.name
         if name not in rows.left_out:
@@ -208,6 +222,8 @@ def _batch_size(dataset: lance.LanceDataset) -> int:
 def _compare_sample(rows: FileRows, dataset: lance.LanceDataset) -> Check:
     """Search the table for some rows of the files, by the column with the most values."""
     parts = [np.concatenate(each) for each in zip(*rows.sample(_SAMPLE), strict=True)]
+    if not parts:
+        return Check(name=_VALUES, ok=True, found="not compared: the chosen files have no rows")
     wanted = Counter(combined(parts, len(parts[0])).tolist())
     number = max(range(len(parts)), key=lambda each: len(np.unique(parts[each])))
     for batch in _with_values(rows, dataset, rows.columns[number], np.unique(parts[number])):

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from migrate.avro_writer import avro_file
 from migrate.sessions import Scene, failed, replaced, rows_of
 from pyarrow import orc
 
@@ -167,6 +168,30 @@ def test_columns_of_files_that_a_table_lacks_are_blocked(scene: Scene) -> None:
         scene.sql(f"ALTER TABLE {database}.declared ADD COLUMNS (lang STRING)")
         made = run.plan(include=[f"{database}.declared"], namespace=[scene.target])
         assert made.blocked == []
+
+
+def test_columns_of_avro_files_that_a_table_lacks_are_blocked(scene: Scene) -> None:
+    database, place = scene.database(), scene.directory / "t"
+    for name, row in (("a", {"id": 1, "a": "x"}), ("b", {"id": 2, "lang": "en"})):
+        write_text(place / f"{name}.avro", avro_file([row]))
+    scene.sql(f"CREATE EXTERNAL TABLE {database}.t (id BIGINT, a STRING) "
+              f"STORED AS AVRO LOCATION '{place}'")  # fmt: skip
+    with scene.converting(database) as run:
+        [item] = run.migration.plan().blocked
+        [(column, text)] = blockers(item)
+        assert (column, "ALTER TABLE" in text) == ("lang", True)
+        assert str(place / "b.avro") in text
+        scene.sql(f"ALTER TABLE {database}.t ADD COLUMNS (lang STRING)")
+        assert run.plan(include=[f"{database}.*"], namespace=[scene.target]).blocked == []
+        record = run.execute(verify="sample")
+        assert failed(record) == []
+        checks = {c.name: c.found for each in record.items.values() for c in each.checks}
+        assert checks["rows in the files"] == 2
+    # A file with an error in its header cannot be compared, and Spark counts.
+    write_text(place / "c.avro", b"Obj")
+    with scene.converting(database, name="{table}_2") as run:
+        [item] = [each for each in run.migration.plan().items if each.type is ItemType.TABLE]
+        assert any("c.avro" in each.text for each in item.problems), item.problems
 
 
 def test_partitions_that_are_not_in_the_catalog_get_a_warning(scene: Scene) -> None:

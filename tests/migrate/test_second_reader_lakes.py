@@ -147,9 +147,9 @@ def test_rows_and_columns_of_iceberg_are_those_of_its_metadata(
     old = {"schema-id": 1, "type": "struct", "fields": FIELDS[:1]}
     schema = {"schema-id": 2, "type": "struct", "fields": FIELDS}
     summary = {"total-records": "9", "total-position-deletes": deletes}
-    snapshot = {"snapshot-id": 7, "schema-id": 2, "summary": summary}
+    snapshot = {"snapshot-id": 7, "schema-id": 1, "summary": summary}
     metadata = {
-        "current-schema-id": 1,
+        "current-schema-id": 2,
         "schemas": [old, schema],
         "snapshots": [{"snapshot-id": 6}, snapshot],
     }

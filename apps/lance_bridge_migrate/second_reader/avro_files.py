@@ -43,8 +43,8 @@ _UNKNOWN = pa.null()
 """The type of what Spark alone knows: it is not compared."""
 
 
-def read(file: BinaryIO) -> tuple[pa.Schema, int]:
-    """Return the columns and the number of rows of a file.
+def read_columns(file: BinaryIO) -> pa.Schema:
+    """Return the columns of a file, and read to the end of its header.
 
     Raises:
         ValueError: It is no Avro file, or is damaged.
@@ -53,12 +53,21 @@ def read(file: BinaryIO) -> tuple[pa.Schema, int]:
         raise ValueError("it is no Avro file")
     header = _map(file)
     file.seek(_SYNC, io.SEEK_CUR)
+    return schema_of(json.loads(header[_SCHEMA]))
+
+
+def count_rows(file: BinaryIO) -> int:
+    """Return the number of rows of a file that was read to the end of its header.
+
+    Raises:
+        ValueError: It is damaged.
+    """
     rows = 0
     while (count := _number(file, may_end=True)) is not None:
         size = _number(file)
         file.seek(size + _SYNC, io.SEEK_CUR)
         rows += count
-    return schema_of(json.loads(header[_SCHEMA])), rows
+    return rows
 
 
 def schema_of(avro: Any) -> pa.Schema:

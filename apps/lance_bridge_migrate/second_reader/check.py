@@ -156,8 +156,18 @@ def _of_snapshot(session: Any, source: SourceTable, frame: DataFrame) -> SecondR
     if found is None:
         return SecondReading()
     differing = columns.differences({found.file: found.columns}, frame.schema, ())
-    advice = f"accept what Spark reads with the option {ACCEPT}"
+    known = {name.lower() for name in found.columns.names}
+    dropped = [name for name in frame.columns if name.lower() not in known]
+    advice = (
+        "its columns were changed after its last snapshot: write one with no rows (INSERT INTO "
+        f"{source.name} SELECT * FROM {source.name} WHERE false), or accept what Spark reads with "
+        f"the option {ACCEPT}"
+    )
     problems = [_problem(each, advice) for each in differing[:_FIELDS]]
+    file = path_in(found.file)
+    problems += [
+        blocker(f"Spark reads it, and {file} does not have it: {advice}", n) for n in dropped
+    ]
     return SecondReading(problems=tuple(problems), records=found.rows)
 
 

@@ -25,13 +25,13 @@ class FileSchemas:
     """What the footers of all files of a source contain.
 
     Attributes:
-        rows: The number of rows of all files.
+        rows: The number of rows of all files; None if counting them would take long.
         schemas: One file of each distinct schema, by its URI.
         has_old_calendar: Whether a file has days and times of the calendar before 1582.
     """
 
     files: int
-    rows: int
+    rows: int | None
     schemas: Mapping[str, pa.Schema]
     has_old_calendar: bool = False
 
@@ -43,11 +43,13 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
         UnreachableError: One cannot be read, such as an encrypted or a damaged file.
     """
     read = _READERS[format]
+    # Blocks of Avro are counted one by one, which is slow through Spark's file systems.
+    may_count = format != "avro" or all(storage.is_local(uri) for uri in files[:1])
 
     def read_one(uri: str) -> _Footer:
         try:
             with storage.open(uri) as file:
-                return read(file)
+                return read(file, may_count)
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
 
@@ -59,14 +61,16 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
         distinct.setdefault(schema.serialize().to_pybytes(), (uri, schema))
     schemas = dict(distinct.values())
     is_old = any(each for _, _, each in found)
-    return FileSchemas(len(files), sum(rows for _, rows, _ in found), schemas, is_old)
+    counts = [rows for _, rows, _ in found]
+    rows = None if None in counts else sum(each or 0 for each in counts)
+    return FileSchemas(len(files), rows, schemas, is_old)
 
 
-_Footer = tuple[pa.Schema, int, bool]
+_Footer = tuple[pa.Schema, int | None, bool]
 """The columns, the number of rows, and whether the file has the calendar before 1582."""
 
 
-def _parquet(file: BinaryIO) -> _Footer:
+def _parquet(file: BinaryIO, _: bool) -> _Footer:
     read = pq.ParquetFile(pa.PythonFile(file, mode="r"))
     notes = read.metadata.metadata or {}
     by = notes.get(_SPARK, _NO_OLD_SPARK)
@@ -74,13 +78,14 @@ def _parquet(file: BinaryIO) -> _Footer:
     return read.schema_arrow.remove_metadata(), int(read.metadata.num_rows), is_old
 
 
-def _orc(file: BinaryIO) -> _Footer:
+def _orc(file: BinaryIO, _: bool) -> _Footer:
     read = orc.ORCFile(pa.PythonFile(file, mode="r"))
     return read.schema.remove_metadata(), int(read.nrows), True
 
 
-def _avro(file: BinaryIO) -> _Footer:
-    return *avro_files.read(file), False
+def _avro(file: BinaryIO, may_count: bool) -> _Footer:
+    columns = avro_files.read_columns(file)
+    return columns, avro_files.count_rows(file) if may_count else None, False
 
 
 _READERS = {"parquet": _parquet, "orc": _orc, "avro": _avro}

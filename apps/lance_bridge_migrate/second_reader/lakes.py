@@ -51,6 +51,7 @@ class Snapshot:
 
     Attributes:
         file: The file with the columns.
+        columns: Those of the table now.
         rows: The number of rows; None if the metadata does not say it.
     """
 
@@ -160,7 +161,8 @@ def _iceberg(session: Any, storage: Storage, source: SourceTable) -> Snapshot:
     with storage.open(file) as opened:
         metadata = json.load(opened)
     [snapshot] = [e for e in metadata["snapshots"] if e["snapshot-id"] == source.snapshot]
-    number = snapshot.get("schema-id", metadata["current-schema-id"])
+    # Spark reads a snapshot with the columns that the table had when it was written.
+    number = metadata["current-schema-id"]
     [schema] = [each for each in metadata["schemas"] if each["schema-id"] == number]
     found = snapshot.get("summary", {})
     deleted = [found.get(f"total-{kind}-deletes", "0") for kind in ("position", "equality")]

@@ -114,7 +114,8 @@ def _of_footers(
         return
     count = dataset.count_rows()
     files, schemas = _as_read(storage, source, frame, reading.schemas, count)
-    yield Check(name=_COUNT, ok=schemas.rows == count, expected=schemas.rows, found=count)
+    if schemas.rows is not None:
+        yield Check(name=_COUNT, ok=schemas.rows == count, expected=schemas.rows, found=count)
     if schemas.rows != count or source.format == "avro":
         return
     columns = made.columns(source, partitions_of(source, frame))
@@ -158,7 +159,7 @@ def _as_read(
     Spark also lists files of sub-directories that are no partitions, of which the plan warns.
     """
     files = sorted(frame.inputFiles())
-    if schemas.rows <= count:
+    if schemas.rows is None or schemas.rows <= count:
         return files, schemas
     files = sources.files_read(source, frame)
     return files, file_schemas.read_all(storage, source.format, files)

@@ -75,7 +75,7 @@ def read(
                 schemas[text] = (file, reader.schema_of(found))
     except (PySparkException, Py4JError):
         return None
-    if known is not None:
+    if known is not None and known.rows is not None:
         read_of = known.files if len(chosen) == len(files) else len(chosen)
         return Footers(known.files, read_of, known.rows, dict(schemas.values()))
     return Footers(len(files), len(chosen), rows, dict(schemas.values()))

@@ -93,9 +93,11 @@ def _files_of(storage: Storage, source: SourceTable, frame: DataFrame) -> list[s
     files = sorted(frame.inputFiles())
     if all(_is_file(each, source) for each in files):
         return files
-    if source.format != "avro" or not storage.is_local(source.location):
+    is_of_avro = source.format == "avro" and not source.partitions
+    if not is_of_avro or not storage.is_local(source.location):
         return []
-    return sorted(each.uri for each in skipped.visible(storage.files_below(source.location)))
+    found = skipped.visible(storage.files_below(source.location))
+    return sorted(each.uri for each in found if "/" not in each.inside)
 
 
 def _is_file(uri: str, source: SourceTable) -> bool:

@@ -214,7 +214,8 @@ def test_all_rows_of_a_random_folder_are_converted_or_the_plan_names_what_is_not
         converted = [each for each in folders if each.name not in blocked]
         assert converted, blocked
         assert blocked, "none is odd"
-        assert failed(run.execute(verify="checksums", skip_blocked=True)) == []
+        problems = failed(run.execute(verify="checksums", skip_blocked=True))
+        assert problems == [], problems
     for each in converted:
         found = scene.dataset(each.name).to_table().to_pylist()
         assert settled(found) == settled(each.rows), each
@@ -233,7 +234,8 @@ def require_equal_after_export(scene: Scene, names: Sequence[str]) -> None:
     with scene.run("convert") as run:
         plan = run.plan(paths=paths, namespace=[scene.target])
         assert {problem for item in plan.items for problem in item.problems} == set()
-        assert failed(run.execute(verify="sample")) == []
+        problems = failed(run.execute(verify="sample"))
+        assert problems == [], problems
     for name in names:
         one, other = (scene.dataset(each).to_table() for each in (name, f"{name}_again"))
         assert one.schema.equals(other.schema), name

@@ -72,7 +72,8 @@ def test_all_types_are_compared_and_found_equal(scene: Scene, format: str) -> No
         "vectors": {"vector": 2},
     }
     with scene.converting(database, **options) as run:
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         for level in LEVELS:
             checks = checks_of(run, level)
             left_out = {"tiny", *(_NOT_IN_ORC if format == "orc" else ())}
@@ -95,7 +96,8 @@ def test_times_of_96_bits_and_of_old_releases_are_found_equal(scene: Scene) -> N
                 f"CREATE TABLE {database}.old USING parquet AS SELECT id, {old} FROM range(5)"
             )
     with scene.converting(database) as run:
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         assert not_compared(checks_of(run, Level.CHECKSUMS)) == set()
 
 
@@ -112,7 +114,8 @@ def test_columns_of_some_files_are_found_equal(scene: Scene) -> None:
     flat = {**options, "recursiveFileLookup": "true"}
     with scene.run("convert") as run:
         plan(run, scene, {"t": (place, "parquet", flat), "p": (parts, "parquet", options)})
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         checks = checks_of(run, Level.CHECKSUMS)
     assert not_compared(checks) == set()
     assert {"day", "k", "more", "m"} <= {each.column for each in checks}
@@ -137,7 +140,8 @@ def test_values_that_differ_are_found_by_the_second_reader(scene: Scene, format:
     }
     with scene.run("convert") as run:
         plan(run, scene, {name: (path, format, {}) for name, path in places.items()})
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         _change(places["changed"], {"t": ["other", *[f"t{n}" for n in range(1, 50)]]})
         # Each column has its values still, but not in the same rows.
         _change(places["swapped"], {"t": [f"t{n}" for n in reversed(range(50))]})
@@ -155,7 +159,8 @@ def test_a_file_with_other_rows_than_spark_reads_is_found(scene: Scene) -> None:
     place = write(scene.directory / "t", [pa.table({"id": [1]})], "parquet")
     with scene.run("convert") as run:
         plan(run, scene, {"t": (place, "parquet", {})})
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         pq.write_table(pa.table({"id": [2, 3]}), place / "more.parquet")
         record = verify(run.type, run.endpoints, run.migration, Level.SAMPLE)
         differing = [c for each in record.items.values() for c in each.checks if not c.ok]
@@ -180,7 +185,8 @@ def test_all_rows_of_texts_are_compared_at_the_level_of_checksums(scene: Scene) 
     json = write_text(scene.directory / "json" / "t.json", JSON)
     with scene.run("convert") as run:
         plan(run, scene, {"csv": (csv, "csv", options), "json": (json, "json", {})})
-        assert failed(run.execute(verify="checksums")) == []
+        problems = failed(run.execute(verify="checksums"))
+        assert problems == [], problems
         checks = checks_of(run, Level.CHECKSUMS)
         assert not_compared(checks) == {"any", "day"}
         compared = {each.column for each in checks}

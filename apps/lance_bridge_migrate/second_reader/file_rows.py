@@ -176,9 +176,16 @@ class FileRows:
         try:
             with self._storage.open(uri) as file:
                 native = pa.PythonFile(file, mode="r")
-                yield _Parquet(native) if self._format == "parquet" else _Orc(native)
+                is_orc = self._format == "orc"
+                yield _Orc(native, self._compared_in) if is_orc else _Parquet(native)
         except (pa.ArrowException, OSError) as error:
             raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
+
+    def _compared_in(self, schema: pa.Schema) -> list[str]:
+        """Return the names of a file's columns that are compared."""
+        stored = self._stored(schema)
+        found = (_position(stored, column) for column in self.columns)
+        return [schema.names[number] for number in found if number is not None]
 
     def _hashes(self, batch: pa.RecordBatch, uri: str) -> list[Hashes]:
         stored, rows = self._stored(batch.schema), batch.num_rows
@@ -259,13 +266,15 @@ class _Parquet:
 
 
 class _Orc:
-    def __init__(self, file: pa.NativeFile) -> None:
+    def __init__(self, file: pa.NativeFile, compared_in: Callable[[pa.Schema], list[str]]) -> None:
         self._file = orc.ORCFile(file)
+        # Without the others, of which pyarrow cannot read each value.
+        self._names = compared_in(self._file.schema) or None
         self.groups = int(self._file.nstripes)
 
     def batches(self, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for number in groups:
-            stripe = self._file.read_stripe(number)
+            stripe = self._file.read_stripe(number, self._names)
             rows = rows_at_once(stripe.nbytes, stripe.num_rows)
             for start in range(0, stripe.num_rows, rows):
                 yield stripe.slice(start, rows)

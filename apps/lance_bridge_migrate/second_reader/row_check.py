@@ -122,7 +122,7 @@ def _of_footers(session: Any, source: SourceTable, made: Made, level: Level) -> 
 
 def _has_old_calendar(session: Any) -> bool:
     """Return whether a session reads days and times as those of the calendar before 1582."""
-    return any(str(session.conf.get(key, "")).upper() == "LEGACY" for key in _CALENDARS)
+    return any(str(session.conf.get(key)).upper() == "LEGACY" for key in _CALENDARS)
 
 
 def _of_texts(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:

@@ -26,6 +26,7 @@ from lance_bridge.errors import OutcomeUnknownError, internal
 from . import lancedb
 from .audit import AuditMiddleware
 from .calls import BodyTooLargeError, MediaTypeError
+from .endpoint import handle
 from .errors import error_answer, error_headers, error_of_status
 from .gateway import Gateway
 from .hosts import LocalHosts
@@ -95,7 +96,7 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
             _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         request.state.principal = principal = await gateway.authenticate(request)
         request.state.slot = process.admission.admit(gateway.limits, principal)
-        return await gateway.answer(request, operation)
+        return await handle(gateway, request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl, unquote
 
 import anyio
 import anyio.to_thread
-from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
@@ -20,11 +19,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from lance_bridge.errors import invalid
 from lance_bridge.names import DELIMITER
-from lance_bridge.requests import as_model
 
 from . import lancedb
 from .monitoring.telemetry import trace_headers
-from .operations import Body, Operation
+from .operations import Body, Call, Operation
 
 T = TypeVar("T")
 
@@ -32,7 +30,6 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
 _NOT_IN_QUERY = {"id", "identity", "context"}
 _FORWARDED_HEADERS = ("traceparent", "tracestate")
-_NOT_FORWARDED = {"identity", "storage_options"}
 _MAX_QUERY_PARAMETERS = 1000
 _DELETE = "batch_delete_table_versions"
 _BATCHES = {
@@ -45,42 +42,6 @@ _MAX_CONTAINERS = 100_000
 _NO_BODY = (b"", b"null")
 _LARGE_BYTES = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request for an operation."""
-
-    operation: Operation
-    fields: dict[str, Any]
-    """The request's fields as JSON values."""
-    delimiter: str
-    context: Mapping[str, str]
-    """Headers for the catalog: the request's id and its trace."""
-    size: int = 0
-    """The size of the JSON body, in bytes."""
-
-    @property
-    def id(self) -> list[str] | None:
-        """The identifier of the namespace or table, if the operation has one."""
-        return self.fields.get("id")
-
-    def model(self) -> BaseModel:
-        """Return the request model for a namespace.
-
-        Credentials in the body are dropped, because the specification sends them in headers only.
-        Storage options are dropped too: this server would send its own credentials to an endpoint
-        that the client chooses.
-
-        Raises:
-            InvalidInputError: (13) a field is missing or has a wrong value.
-        """
-        try:
-            model = as_model(self.operation.request, self.fields)
-        except InvalidInputError:
-            model = as_model(self.operation.request, _normalize_json(self.fields))
-        dropped = dict.fromkeys(_NOT_FORWARDED & type(model).model_fields.keys())
-        return model.model_copy(update={**dropped, "context": dict(self.context)})
 
 
 async def read_call(
@@ -329,19 +290,6 @@ def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any
         else:
             found[name] = _READERS[type_name](name, _single_value(query, name) or "")
     return found
-
-
-def _normalize_json(value: Any) -> Any:
-    """Return JSON that the models accept: they are stricter than the specification.
-
-    They reject 1.0 for an integer, and null for a missing vector.
-    """
-    if isinstance(value, dict):
-        changed = {name: _normalize_json(each) for name, each in value.items()}
-        return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
-    if isinstance(value, list):
-        return [_normalize_json(each) for each in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The operations of the Lance REST specification: path, request and response.
+"""The operations of the Lance REST specification: path, request and response, and calls of them.
 
 Source: the OpenAPI document of lance-namespace, and the routes of pylance's RestAdapter that it
 lacks (``refresh`` of a table).
@@ -6,10 +6,13 @@ lacks (``refresh`` of a table).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import lance_namespace as api
+from lance_namespace.errors import InvalidInputError
 from pydantic import BaseModel
 
 from lance_bridge.extended_requests import (
@@ -19,6 +22,7 @@ from lance_bridge.extended_requests import (
     OrderedQueryAnalysis,
     OrderedQueryPlan,
 )
+from lance_bridge.requests import as_model
 
 
 class Body(Enum):
@@ -80,6 +84,7 @@ def _table(name: str, path: str, request: type[BaseModel], **rest: object) -> Op
     return Operation(name, f"/v1/table/{{id}}/{path}", request, **rest)  # type: ignore[arg-type]
 
 
+_NOT_FORWARDED = {"identity", "storage_options"}
 _READ = {"is_read": True}
 _NO_BODY = {"body": Body.NONE}
 _LISTED = {**_READ, **_NO_BODY}
@@ -152,3 +157,55 @@ OPERATIONS = (
               api.DescribeTransactionRequest, is_read=True),
     Operation("alter_transaction", "/v1/transaction/{id}/alter", api.AlterTransactionRequest),
 )  # fmt: skip
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request for an operation."""
+
+    operation: Operation
+    fields: dict[str, Any]
+    """The request's fields as JSON values."""
+    delimiter: str
+    context: Mapping[str, str]
+    """Headers for the catalog: the request's id and its trace."""
+    size: int = 0
+    """The size of the JSON body, in bytes."""
+
+    @property
+    def id(self) -> list[str] | None:
+        """The identifier of the namespace or table, if the operation has one."""
+        return self.fields.get("id")
+
+    def model(self) -> BaseModel:
+        """Return the request model for a namespace.
+
+        Credentials in the body are dropped, because the specification sends them in headers only.
+        Storage options are dropped too: this server would send its own credentials to an endpoint
+        that the client chooses.
+
+        Raises:
+            InvalidInputError: (13) a field is missing or has a wrong value.
+        """
+        try:
+            model = as_model(self.operation.request, self.fields)
+        except InvalidInputError:
+            model = as_model(self.operation.request, _normalize_json(self.fields))
+        dropped = dict.fromkeys(_NOT_FORWARDED & type(model).model_fields.keys())
+        return model.model_copy(update={**dropped, "context": dict(self.context)})
+
+
+def _normalize_json(value: Any) -> Any:
+    """Return JSON that the models accept: they are stricter than the specification.
+
+    They reject 1.0 for an integer, and null for a missing vector.
+    """
+    if isinstance(value, dict):
+        changed = {name: _normalize_json(each) for name, each in value.items()}
+        return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
+    if isinstance(value, list):
+        return [_normalize_json(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -290,15 +290,3 @@ class _SentFile(io.RawIOBase):
             return len(part)
         anyio.from_thread.run(self._sender.send, part, token=self._token)
         return len(part)
-
-
-def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
-    first = next(iter(reader), None)
-
-    def batches() -> Any:
-        if first is not None:
-            yield first
-            yield from reader
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())

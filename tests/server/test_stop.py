@@ -171,14 +171,14 @@ import threading
 
 import pyarrow as pa
 from lance_bridge_cli.app import app
-from lance_bridge_server import gateway
+from lance_bridge_server import execution
 
 def stuck(reader):
     def batches():
         yield next(iter(reader))
         threading.Event().wait()
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
-gateway.with_first_batch = stuck
+execution.with_first_batch = stuck
 app()
 """
 

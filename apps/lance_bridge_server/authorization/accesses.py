@@ -15,7 +15,7 @@ from lance_bridge import Capabilities, locations
 from lance_bridge.errors import invalid
 from lance_bridge_federated import FederatedNamespace
 
-from ..calls import Call
+from ..operations import Call
 from ..public_answers import PublicAnswers
 
 Names = tuple[str, ...]

@@ -13,7 +13,7 @@ from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError, Pe
 from lance_bridge.errors import display
 from lance_bridge.paging import names_of_all_pages
 
-from ..calls import Call
+from ..operations import Call
 from ..principals import Principal
 from .accesses import Access, Names
 from .port import Authorizer

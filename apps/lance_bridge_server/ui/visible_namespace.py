@@ -53,7 +53,7 @@ class VisibleNamespace(LanceNamespace):
             raise ServiceUnavailableError("The time limit of this page was exceeded")
         fields = request.model_dump(exclude_none=True)
         fields["id"] = [*self.parent, *(request.id or ())]
-        return self.ui.gateway.call_here(
+        return self.ui.gateway.call_sync(
             self.ui.http,
             OPERATION_BY_NAME[operation],
             fields,

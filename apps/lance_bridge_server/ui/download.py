@@ -84,13 +84,13 @@ def _to_file(format_: str, result: Any) -> bytes:
 
 def _explain(format_: str, table: pa.Table) -> InvalidInputError:
     """Return the error for a table that a format cannot represent, which names a column."""
-    for field in table.schema:
+    for each in table.schema:
         try:
-            _WRITERS[format_](table.select([field.name]))
+            _WRITERS[format_](table.select([each.name]))
         except _FAILURES:
             others = " or ".join(each for each in FORMATS if each != format_)
             return invalid(
-                f"Column '{field.name}' of type {field.type} has values that a {format_} file "
+                f"Column '{each.name}' of type {each.type} has values that a {format_} file "
                 f"cannot represent: download {others}"
             )
     return invalid(f"The rows cannot be written as {format_}")
@@ -107,10 +107,10 @@ def _to_parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     table = table.cast(pa.schema([_with_nulls(field) for field in table.schema]))
     parquet.write_table(table, sink)
-    for field in table.schema:
-        if "date64" in str(field.type):  # Parquet has whole days in 32 bits: pyarrow cuts others
-            [written] = parquet.read_table(sink, columns=[field.name]).columns
-            if to_values(written) != to_values(table[field.name]):
+    for each in table.schema:
+        if "date64" in str(each.type):  # Parquet has whole days in 32 bits: pyarrow cuts others
+            [written] = parquet.read_table(sink, columns=[each.name]).columns
+            if to_values(written) != to_values(table[each.name]):
                 raise ValueError("a date is not a whole day, or too far")
     return sink.getvalue()
 

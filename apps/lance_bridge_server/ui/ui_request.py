@@ -11,7 +11,8 @@ from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from starlette.requests import Request
 
 from ..errors import public_text
-from ..gateway import Gateway, Method
+from ..execution import Method
+from ..gateway import Gateway
 from ..operations import OPERATIONS
 from ..principals import Principal
 from .table_names import TableNames

@@ -10,7 +10,7 @@ import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
 
-from ..gateway import Method
+from ..execution import Method
 from .ui_request import OPERATION_BY_NAME, UiRequest
 
 

@@ -31,9 +31,8 @@ from .errors import error_answer, error_headers, error_of_status
 from .gateway import Gateway
 from .hosts import LocalHosts
 from .limits import Slot
-from .monitoring.logs import REQUEST_ID
 from .monitoring.routes import monitoring_routes
-from .monitoring.telemetry import Telemetry
+from .monitoring.telemetry import REQUEST_ID, Telemetry
 from .operations import OPERATIONS, Operation
 from .process.lifecycle import LifecycleMiddleware
 from .process.shared import Process

@@ -21,7 +21,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import DELIMITER
 
 from . import lancedb
-from .monitoring.telemetry import trace_headers
+from .monitoring.telemetry import request_context
 from .operations import Body, Call, Operation
 
 T = TypeVar("T")
@@ -29,7 +29,6 @@ T = TypeVar("T")
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
 _NOT_IN_QUERY = {"id", "identity", "context"}
-_FORWARDED_HEADERS = ("traceparent", "tracestate")
 _MAX_QUERY_PARAMETERS = 1000
 _DELETE = "batch_delete_table_versions"
 _BATCHES = {
@@ -90,14 +89,6 @@ def _decode_parameter(name: str, text: str) -> str:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise invalid(f"The {name} in the path is not UTF-8") from None
-
-
-def request_context(request: Request) -> dict[str, str]:
-    """Return the headers that are passed on to the catalog, see `Call.context`."""
-    found = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
-    found.update(trace_headers())
-    found["x-request-id"] = request.state.request_id
-    return {f"header.{name}": value for name, value in found.items()}
 
 
 # -- body ------------------------------------------------------------------------------------------

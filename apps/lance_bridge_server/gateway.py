@@ -21,14 +21,14 @@ from . import lancedb
 from .audit import AuditLog, trail_of
 from .authorization.port import AllowAll, Authorizer
 from .callers import RootNamespaces
-from .calls import Call, request_context
 from .cors import CorsSettings
 from .execution import Execution
 from .limits import Limits, Slot
 from .login import Login
 from .monitoring.health import CatalogHealth, ReadinessSettings
+from .monitoring.telemetry import request_context
 from .operation_threads import OperationThreads, TimeLimit
-from .operations import Operation
+from .operations import Call, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .sql_functions import refuse_functions
 

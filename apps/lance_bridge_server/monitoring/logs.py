@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import Any
 
 from ..configuration.settings import LogSettings
 from ..secret_values import hide_secrets
+from .telemetry import REQUEST_ID
 
-REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The id of the current request, also set in its threads."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from opentelemetry import context, metrics, propagate, trace
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .http_instruments import (
@@ -22,6 +24,9 @@ from .http_instruments import (
 from .metrics import Metrics, code_label
 from .observed import SERVER_ERROR, observe
 
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the current request, also set in its threads."""
+_TRACE_HEADERS = ("traceparent", "tracestate")
 _TRACER = trace.get_tracer("lance_bridge_server")
 _INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
 
@@ -90,8 +95,12 @@ def _end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
         span.set_status(trace.StatusCode.ERROR)
 
 
-def trace_headers() -> dict[str, str]:
-    """Return the headers that make a catalog's spans children of the current one."""
-    headers: dict[str, str] = {}
-    propagate.inject(headers)
-    return headers
+def request_context(request: Request) -> dict[str, str]:
+    """Return the headers for the catalog: the request's id and trace.
+
+    They make the catalog's spans children of the current one.
+    """
+    found = {name: request.headers[name] for name in _TRACE_HEADERS if name in request.headers}
+    propagate.inject(found)
+    found["x-request-id"] = request.state.request_id
+    return {f"header.{name}": value for name, value in found.items()}

@@ -51,7 +51,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.gateway.gateway import Gateway
 
 _ADAPTER_BODY = 1_900_000
 _DATABASE = catalogs.NAMESPACE

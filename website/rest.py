@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.errors import STATUS_BY_CODE
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.lancedb.unserved import REASONS
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.lancedb.responses import REASONS
 from lance_bridge_server.operations import OPERATIONS, Answer, Body, Operation
 
 from .markdown import table_row

@@ -17,26 +17,25 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lance_bridge.errors import OutcomeUnknownError, internal
 
 from . import lancedb
-from .audit import AuditMiddleware
-from .calls import BodyTooLargeError, MediaTypeError
-from .endpoint import handle
+from .access.audit import AuditMiddleware
+from .access.origins import LocalHosts
 from .errors import error_answer, error_headers, error_of_status
-from .gateway import Gateway
-from .hosts import LocalHosts
-from .limits import Slot
-from .monitoring.routes import monitoring_routes
+from .gateway.gateway import Gateway
+from .gateway.limits import Slot
+from .http.calls import BodyTooLargeError, MediaTypeError
+from .http.endpoint import handle
+from .http.process import LifecycleMiddleware, Process
+from .http.streams import SendInPieces
+from .monitoring.metrics import CONTENT_TYPE
 from .monitoring.telemetry import REQUEST_ID, Telemetry
 from .operations import OPERATIONS, Operation
-from .process.lifecycle import LifecycleMiddleware
-from .process.shared import Process
-from .streams import SendInPieces
 from .ui import ui_routes
 
 _log = logging.getLogger(__name__)
@@ -240,3 +239,36 @@ def _request_id(scope: Scope) -> bytes:
     if 0 < len(given) <= _MAX_REQUEST_ID and given.isascii() and given.decode().isprintable():
         return given
     return str(uuid.uuid4()).encode()
+
+
+# -- monitoring ------------------------------------------------------------------------------------
+
+
+_UNAVAILABLE = 503
+
+
+def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
+    """Return the routes. Only metrics need credentials, unless `anonymous_metrics` is set."""
+    health = gateway.health
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def ready(_: Request) -> Response:
+        if process.lifecycle.is_stopping:
+            return JSONResponse({"status": "stopping"}, _UNAVAILABLE)
+        states = await health.states()
+        is_ready = health.is_ready(states)
+        content = {"status": "ready" if is_ready else "unavailable", "catalogs": states}
+        return JSONResponse(content, 200 if is_ready else _UNAVAILABLE)
+
+    async def metrics(request: Request) -> Response:
+        if not gateway.anonymous_metrics:
+            await gateway.authenticate(request)
+        return Response(process.metrics.text(), media_type=CONTENT_TYPE)
+
+    return [
+        Route("/livez", live, methods=["GET"]),
+        Route("/readyz", ready, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]

@@ -17,9 +17,8 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from .hidden_addresses import hide_addresses
-from .monitoring.observed import SERVER_ERROR
-from .secret_values import SECRETS
+from .monitoring.metrics import SERVER_ERROR
+from .redaction import SECRETS, hide_addresses
 
 _log = logging.getLogger(__name__)
 _LONGEST = 2000

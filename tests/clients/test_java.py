@@ -16,7 +16,7 @@ from commands import run_command
 from server.serving import serving
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.gateway.gateway import Gateway
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#clients")]
 SOURCES = Path(__file__).parent / "java"

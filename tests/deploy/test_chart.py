@@ -19,9 +19,9 @@ import pytest
 import yaml
 from commands import run_command
 
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.access.policies import CedarAuthorizer
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config.source import SettingsSource
 
 pytestmark = pytest.mark.quick
 

@@ -17,9 +17,9 @@ from commands import run_command
 from server.authenticated import LIST, serving_settings
 from server.certificates import Authority, loopback
 
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.policies import CedarAuthorizer
-from lance_bridge_server.principals import Principal
+from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.policies import CedarAuthorizer
 
 pytestmark = pytest.mark.quick
 

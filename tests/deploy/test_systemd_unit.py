@@ -12,7 +12,7 @@ import yaml
 from cli.running import run
 from commands import run_command
 
-from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.config.settings import ServerSettings
 
 pytestmark = pytest.mark.quick
 

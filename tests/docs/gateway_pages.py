@@ -24,7 +24,7 @@ from server.authenticated import serve
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.access.api_keys import ApiKeyFile
 
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS_PAGE = REPOSITORY / "docs" / "gateway-clients.md"

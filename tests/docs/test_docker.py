@@ -19,8 +19,8 @@ import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
 from lance_bridge.testing.features import from_capabilities
-from lance_bridge_server.configuration.authentication import ApiKeySettings
-from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.config.settings import ApiKeySettings
+from lance_bridge_server.config.source import SettingsSource
 
 pytestmark = pytest.mark.checks
 

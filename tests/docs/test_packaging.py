@@ -186,11 +186,11 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         },
         "lance_bridge.commands": {
             "doctor": "lance_bridge_doctor.command:doctor",
-            "keys": "lance_bridge_server.keys_command:app",
+            "keys": "lance_bridge_server.run.keys_command:app",
             "metastore": "lance_bridge_metastore.command:app",
             "migrate": "lance_bridge_migrate.commands:app",
             "search": "lance_bridge_federated.command:search",
-            "serve": "lance_bridge_server.command:serve",
+            "serve": "lance_bridge_server.run.command:serve",
         },
         "lance_bridge.jars": {"spark": "lance_bridge_spark.jvm.jar:path"},
         "lance_bridge.maintenance": {"spark": "lance_bridge_spark.local_session:open_session"},

@@ -29,18 +29,17 @@ from lance_bridge_migrate import Level, migration_type
 from lance_bridge_migrate.migration import MIGRATION_TYPES
 from lance_bridge_migrate.run import RunOptions
 from lance_bridge_migrate.selection import Selection
-from lance_bridge_server.configuration.authentication import (
+from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.policies import GROUPS, CedarAuthorizer
+from lance_bridge_server.config.settings import (
     CertificateSettings,
     OidcSettings,
+    ProviderLoginSettings,
     ProxySettings,
+    ServerSettings,
 )
-from lance_bridge_server.configuration.login import ProviderLoginSettings
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.config.source import SettingsSource
 from lance_bridge_server.errors import STATUS_BY_CODE
-from lance_bridge_server.policies import CedarAuthorizer
-from lance_bridge_server.policies.schema import GROUPS
-from lance_bridge_server.principals import Principal
 
 from .operation_samples import new_namespace
 from .specs import DOCUMENTS, REPOSITORY, Spec, names_used_for

@@ -34,17 +34,15 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 import lance_bridge
+from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys
+from lance_bridge_server.access.authentication import Authenticator, AuthenticatorChain, Principal
+from lance_bridge_server.access.authorizer import AllowAll, Decision
 from lance_bridge_server.app import create_app
-from lance_bridge_server.authentication.api_keys import ApiKeys
-from lance_bridge_server.authentication.chain import AuthenticatorChain
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.authorization import AllowAll, Decision
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.principals import Authenticator, Principal
-from lance_bridge_server.process.factory import authenticator_from_settings, login_from_settings
-from lance_bridge_server.process.listeners import ServedTls, addresses_of, open_sockets
-from lance_bridge_server.process.running import uvicorn_config
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
+from lance_bridge_server.run.listening import ServedTls, addresses_of, open_sockets
+from lance_bridge_server.run.running import uvicorn_config
 
 LIST = "/v1/namespace/$/list"
 """A request that needs no table."""

@@ -13,10 +13,10 @@ from lance_namespace import CreateNamespaceRequest, LanceNamespace
 from server.policies import memory_namespace
 from server.serving import serving, serving_namespace
 
+from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.app import create_app
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Limits
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.gateway.limits import Limits
 
 DATABASE = "films"
 

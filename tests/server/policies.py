@@ -14,8 +14,8 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from server.serving import serving_namespace
 from starlette.requests import HTTPConnection
 
-from lance_bridge_server.policies import CedarAuthorizer
-from lance_bridge_server.principals import Principal
+from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.policies import CedarAuthorizer
 
 
 class NamedByHeader:

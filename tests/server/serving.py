@@ -11,8 +11,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.process.listening import http_options
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.run.listening import http_options
 
 
 @contextmanager

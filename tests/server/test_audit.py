@@ -23,12 +23,11 @@ from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc
 from lance_bridge.version_changes import VersionChange, VersionChanges
-from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
-from lance_bridge_server.audit.log import LOGGER
-from lance_bridge_server.authorization.accesses import Access
-from lance_bridge_server.authorization.port import AllowAll, Decision
+from lance_bridge_server.access.audit import LOGGER, AuditLog, AuditTrail, open_audit_log
+from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.authorizer import AllowAll, Decision
+from lance_bridge_server.access.permissions import Access
 from lance_bridge_server.operations import Operation
-from lance_bridge_server.principals import Principal
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-audit-log")]
 

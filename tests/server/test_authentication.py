@@ -19,12 +19,12 @@ from cli.running import answer_of, run
 from cryptography import x509
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, UnauthenticatedError
 
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.configuration.settings import TlsSettings
-from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.process import listening
-from lance_bridge_server.process.factory import gateway_from_source
-from lance_bridge_server.process.listeners import tls_context
+from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.config.settings import TlsSettings
+from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.run import listening
+from lance_bridge_server.run.factory import gateway_from_source
+from lance_bridge_server.run.listening import tls_context
 
 from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serving_settings
 from .certificates import Authority, loopback, tls_client

@@ -18,15 +18,10 @@ import lance_bridge
 from lance_bridge.capabilities import NamespaceWords
 from lance_bridge.errors import marking_other_entries
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.authorization.accesses import (
-    CREATING,
-    LISTINGS,
-    Access,
-    is_table_operation,
-)
-from lance_bridge_server.authorization.hiding import hide_other_objects
+from lance_bridge_server.access.permissions import CREATING, LISTINGS, Access, is_table_operation
+from lance_bridge_server.access.visibility import hide_other_objects
 from lance_bridge_server.operations import OPERATIONS, Operation
-from lance_bridge_server.public_answers import PublicAnswers
+from lance_bridge_server.redaction import PublicAnswers
 
 pytestmark = [
     pytest.mark.quick,

@@ -35,12 +35,12 @@ from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.storage_options import option_names, public_only
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.access.authentication import ANONYMOUS, Principal
 from lance_bridge_server.app import create_app
-from lance_bridge_server.callers import CallerNamespaces
-from lance_bridge_server.catalogs import connect_callers, connect_catalogs, root_namespace
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.principals import ANONYMOUS, Principal
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.gateway.callers import CallerNamespaces
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.run.catalogs import connect_callers, connect_catalogs, root_namespace
 
 pytestmark = [
     pytest.mark.quick,

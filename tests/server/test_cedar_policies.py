@@ -20,19 +20,18 @@ from server.authenticated import write_config
 from server.policies import cedar, memory_namespace
 
 from lance_bridge.catalog import NameRule
-from lance_bridge_server.authorization import AllowAll, authorizers
-from lance_bridge_server.authorization.accesses import (
+from lance_bridge_server.access import authorizers
+from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.access.authorizers import make_authorizer
+from lance_bridge_server.access.explain import explain, explain_request
+from lance_bridge_server.access.permissions import (
     SERVER_RIGHTS,
     SET_LOCATION,
     SET_NAMESPACE_LOCATION,
 )
-from lance_bridge_server.authorization.authorizers import make_authorizer
-from lance_bridge_server.authorization.explain import explain, explain_request
+from lance_bridge_server.access.policies import GROUPS, CedarAuthorizer, object_entity, schema_text
 from lance_bridge_server.operations import OPERATIONS
-from lance_bridge_server.policies import CedarAuthorizer
-from lance_bridge_server.policies.entities import object_entity
-from lance_bridge_server.policies.schema import GROUPS, schema_text
-from lance_bridge_server.principals import Principal
 
 pytestmark = [
     pytest.mark.quick,

@@ -27,7 +27,7 @@ from lance_bridge.arrow_values import to_values
 from lance_bridge.testing.build import ipc
 from lance_bridge.values import to_json_value
 from lance_bridge_cli import table_contents
-from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.access.authorizer import AllowAll
 
 pytestmark = [
     pytest.mark.servers,

@@ -33,15 +33,15 @@ from server.serving import serving, serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc
-from lance_bridge_server import streams
+from lance_bridge_server.access.audit import AuditLog, open_audit_log
 from lance_bridge_server.app import create_app
-from lance_bridge_server.audit import AuditLog, open_audit_log
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Limits
-from lance_bridge_server.monitoring.observed import observe, observed
-from lance_bridge_server.operation_threads import TimeLimit
-from lance_bridge_server.process import listening
-from lance_bridge_server.streams import RowsResponse
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.gateway.limits import Limits
+from lance_bridge_server.gateway.threads import TimeLimit
+from lance_bridge_server.http import streams
+from lance_bridge_server.http.streams import RowsResponse
+from lance_bridge_server.monitoring.metrics import observe, observed
+from lance_bridge_server.run import listening
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#failures")]
 

@@ -17,10 +17,10 @@ from server.policies import cedar, clients, declare, memory_namespace
 
 from lance_bridge.paging import encode_token
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.authorization.accesses import CREATING, is_table_operation
+from lance_bridge_server.access.permissions import CREATING, is_table_operation
 from lance_bridge_server.lancedb import DatabasePaths
 from lance_bridge_server.operations import OPERATIONS, Operation
-from lance_bridge_server.public_answers import PublicAnswers
+from lance_bridge_server.redaction import PublicAnswers
 
 pytestmark = [
     pytest.mark.quick,

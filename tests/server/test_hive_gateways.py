@@ -27,9 +27,9 @@ from starlette.routing import Mount
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.access.authentication import Authenticator
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.principals import Authenticator
+from lance_bridge_server.gateway.gateway import Gateway
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#clients")]
 

@@ -19,12 +19,12 @@ from server.serving import serving_namespace
 
 import lance_bridge
 from lance_bridge.testing.build import ipc
-from lance_bridge_server import hidden_addresses, secret_values
+from lance_bridge_server import redaction
 from lance_bridge_server.errors import STATUS_BY_CODE
-from lance_bridge_server.limits import Limits
-from lance_bridge_server.operation_threads import OperationThreads, TimeLimit
+from lance_bridge_server.gateway.limits import Limits
+from lance_bridge_server.gateway.threads import OperationThreads, TimeLimit
 from lance_bridge_server.operations import OPERATIONS
-from lance_bridge_server.secret_values import SecretValues
+from lance_bridge_server.redaction import SecretValues
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#requests", "server.md#responses")]
 
@@ -646,8 +646,8 @@ NOTE = " (the server's log has the addresses)"
 def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     known = SecretValues("[address]")
     directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
-    known.add(hidden_addresses.hosts_of(directory, CONFIGURED))
-    monkeypatch.setattr(hidden_addresses, "HOSTS", known)
+    known.add(redaction.hosts_of(directory, CONFIGURED))
+    monkeypatch.setattr(redaction, "HOSTS", known)
 
 
 @pytest.mark.parametrize(
@@ -684,5 +684,5 @@ def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are
     storage = {"storage.aws_secret_access_key": "s3cr3t-of-storage", "storage.aws_region": "moon-1"}
     properties = {**given, **storage, "credentials.allowed_roots": "s3://lake/tables"}
     namespace = lance_bridge.connect("hive", {"uri": "thrift://localhost:1", **properties})
-    secrets = set(secret_values.secrets_of(namespace, properties))
+    secrets = set(redaction.secrets_of(namespace, properties))
     assert secrets == {"s3cr3t-of-a-vendor", "s3cr3t-of-storage"}

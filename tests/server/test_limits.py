@@ -36,16 +36,20 @@ from server.test_http import Slow
 from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
-from lance_bridge_server import calls
-from lance_bridge_server import gateway as gateway_module
+from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import RequestCount, create_app
-from lance_bridge_server.arrow_limits import BatchLimits
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Admission, Limits, Slot, TooManyRequestsError
-from lance_bridge_server.principals import Principal
-from lance_bridge_server.process import listening
-from lance_bridge_server.request_counts import RequestCounts
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.gateway.limits import (
+    Admission,
+    Limits,
+    RequestCounts,
+    Slot,
+    TooManyRequestsError,
+)
+from lance_bridge_server.http import calls, endpoint
+from lance_bridge_server.http.arrow_limits import BatchLimits
+from lance_bridge_server.run import listening
 
 pytestmark = [
     pytest.mark.quick,
@@ -482,7 +486,7 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
 
         return watched
 
-    for module, name in ((calls, "from_json"), (gateway_module, "refuse_functions")):
+    for module, name in ((calls, "from_json"), (endpoint, "refuse_functions")):
         monkeypatch.setattr(module, name, watch(getattr(module, name)))
     with serving_namespace(namespace) as address:
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}

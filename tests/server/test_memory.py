@@ -22,8 +22,8 @@ from servers.metastores import Metastores
 from servers.processes import memory
 
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.process.listening import raise_file_limit
-from lance_bridge_server.sql_functions import refuse_functions
+from lance_bridge_server.gateway.sql_functions import refuse_functions
+from lance_bridge_server.run.listening import raise_file_limit
 
 pytestmark = [
     pytest.mark.servers,

@@ -22,16 +22,16 @@ from server.http_requests import done, refused, send_rows
 from server.serving import serving, serving_namespace
 
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.access.authentication import AuthenticatorChain
 from lance_bridge_server.app import create_app
-from lance_bridge_server.authentication.chain import AuthenticatorChain
-from lance_bridge_server.check import check
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.gateway.health import ReadinessSettings
+from lance_bridge_server.http.process import Process
 from lance_bridge_server.monitoring import telemetry
-from lance_bridge_server.monitoring.health import ReadinessSettings
-from lance_bridge_server.monitoring.http_instruments import HttpInstruments
-from lance_bridge_server.monitoring.logs import JsonFormatter
-from lance_bridge_server.process.shared import Process
+from lance_bridge_server.monitoring.metrics import HttpInstruments
+from lance_bridge_server.run.catalogs import check
+from lance_bridge_server.run.running import JsonFormatter
 
 pytestmark = [
     pytest.mark.quick,
@@ -366,7 +366,7 @@ def test_a_request_is_a_span_of_the_clients_trace(
 def test_a_failure_of_the_server_is_an_error_of_the_span(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, spans: list[Span]
 ) -> None:
-    monkeypatch.setattr(gateway, "answer", None)
+    monkeypatch.setattr(gateway, "run", None)
     with serving(create_app(gateway)) as url:
         refused(httpx.post(f"{url}{TABLE}/describe"), 500, 18)
     assert spans[0].status is trace.StatusCode.ERROR

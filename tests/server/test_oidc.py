@@ -19,9 +19,8 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 
-from lance_bridge_server.authentication.chain import AuthenticatorChain
-from lance_bridge_server.authentication.oidc import OidcTokens
-from lance_bridge_server.authentication.provider import KeyLifetimes, ProviderKeys, public_keys
+from lance_bridge_server.access.authentication import AuthenticatorChain
+from lance_bridge_server.access.oidc import KeyLifetimes, OidcTokens, ProviderKeys, public_keys
 
 from .authenticated import (
     AUDIENCE,

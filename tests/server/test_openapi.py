@@ -17,7 +17,7 @@ import pytest
 from server.authenticated import one_api_key
 from server.serving import serving_namespace
 
-from lance_bridge_server.limits import Limits
+from lance_bridge_server.gateway.limits import Limits
 
 pytestmark = pytest.mark.spec("server.md#clients", "server.md#responses")
 

@@ -35,12 +35,11 @@ from lance_bridge.registry import implementation
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.concurrency import race
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.catalogs import connect_catalogs, root_namespace
-from lance_bridge_server.check import check
-from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.config.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
-from lance_bridge_server.secret_values import SECRETS
+from lance_bridge_server.redaction import SECRETS
+from lance_bridge_server.run.catalogs import check, connect_catalogs, root_namespace
 
 from .authenticated import AUDIENCE, LIST, identity_provider, serve, write_config
 from .http_requests import ARROW, ROWS, done, refused, request_for

@@ -14,11 +14,11 @@ from server.serving import serving
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server import app_from_environment
-from lance_bridge_server.catalogs import connect_catalogs, root_namespace
-from lance_bridge_server.command import parse_catalogs
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.process.factory import gateway_from_source
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.run.catalogs import connect_catalogs, root_namespace
+from lance_bridge_server.run.command import parse_catalogs
+from lance_bridge_server.run.factory import gateway_from_source
 
 pytestmark = [
     pytest.mark.quick,

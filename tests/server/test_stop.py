@@ -24,7 +24,7 @@ from server.http_requests import ARROW, dial, done, head, refused, send_rows
 from servers.processes import wait_until
 from servers.replies import unanswered
 
-from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.access.api_keys import ApiKeyFile
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#stop-and-reload")]
 
@@ -171,7 +171,7 @@ import threading
 
 import pyarrow as pa
 from lance_bridge_cli.app import app
-from lance_bridge_server import execution
+from lance_bridge_server.gateway import execution
 
 def stuck(reader):
     def batches():
@@ -353,7 +353,7 @@ import os
 import signal
 from pathlib import Path
 
-from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.access import AllowAll
 
 
 def make(directory):
@@ -421,7 +421,7 @@ import signal
 from pathlib import Path
 
 from lance_bridge_cli.app import app
-from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.config.source import SettingsSource
 
 read = SettingsSource.read
 

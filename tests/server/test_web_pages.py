@@ -14,11 +14,11 @@ from server.http_requests import done, refused
 from server.serving import serving, serving_namespace
 from starlette.types import Scope
 
+from lance_bridge_server.access.origins import LocalHosts
 from lance_bridge_server.app import create_app
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.hosts import LocalHosts
-from lance_bridge_server.process.factory import gateway_from_source
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.run.factory import gateway_from_source
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#serve", "server.md#web-pages")]
 

@@ -18,7 +18,7 @@ from lance_namespace.errors import UnauthenticatedError
 from server.authenticated import connect, serve
 from servers.metastores import Metastores
 
-from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.access.api_keys import ApiKeyFile
 
 pytestmark = pytest.mark.smoke
 

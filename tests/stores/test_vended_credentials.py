@@ -27,7 +27,7 @@ from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.gateway.gateway import Gateway
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,15 +4,28 @@ Source: code and recorded requests of the remote client of LanceDB 0.40 and 0.41
 Python and TypeScript clients wrap it. Requests of other clients are not changed.
 """
 
-from .answers import translate_answer, version_of
-from .databases import DatabasePaths, database_of, in_database
-from .freshness import min_version, require_min_version, version_header
-from .listing import TABLE_NAMES, pages_by_name
-from .new_columns import NEW_COLUMNS, new_columns
-from .protocol import VERSION, VERSION_HEADER, is_lancedb
-from .requests import translate_request
-from .statuses import status_of
-from .unserved import unserved_route
+from .requests import (
+    NEW_COLUMNS,
+    DatabasePaths,
+    database_of,
+    in_database,
+    new_columns,
+    translate_request,
+)
+from .responses import (
+    TABLE_NAMES,
+    VERSION,
+    VERSION_HEADER,
+    is_lancedb,
+    min_version,
+    pages_by_name,
+    require_min_version,
+    status_of,
+    translate_answer,
+    unserved_route,
+    version_header,
+    version_of,
+)
 
 __all__ = [
     "NEW_COLUMNS",

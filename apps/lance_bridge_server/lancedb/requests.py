@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field
+from starlette.requests import HTTPConnection
 
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.extended_requests import ExtendedIndexRequest
 
+from .responses import DATABASE_HEADER, is_lancedb
 from .types import type_from_json
+
+# -- requests --------------------------------------------------------------------------------------
+
 
 Fields = dict[str, Any]
 
@@ -170,3 +181,205 @@ _REQUESTS = {
     "create_table_scalar_index": _create_index,
     "create_materialized_view": _create_view,
 }
+
+
+# -- new columns -----------------------------------------------------------------------------------
+
+
+NEW_COLUMNS = "alter_table_add_columns"
+"""The operation that accepts a schema as well as JSON."""
+
+_NAMES = {
+    "bool": "Boolean",
+    "halffloat": "Float16",
+    "float": "Float32",
+    "double": "Float64",
+    "string": "Utf8",
+    "large_string": "LargeUtf8",
+    "binary": "Binary",
+    "large_binary": "LargeBinary",
+    "date32[day]": "Date32",
+    "date64[ms]": "Date64",
+    **{f"{sign}int{bits}": f"{sign.upper()}Int{bits}"
+       for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
+
+
+def new_columns(body: bytes) -> dict[str, Any]:
+    """Return the request fields that add the columns of a schema, given as an Arrow IPC stream.
+
+    They have the schema for lance-bridge's own catalogs, and expressions for others, which ignore
+    it: none, if an expression cannot make one of the columns.
+
+    Raises:
+        InvalidInputError: (13) the body is not a schema.
+    """
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(body))
+    except (pa.ArrowException, OSError) as error:
+        raise invalid(f"The body is not an Arrow schema: {error}") from None
+    entries = [_entry(field) for field in schema]
+    return {
+        "new_columns": [] if None in entries else entries,
+        "arrow_schema": base64.b64encode(body).decode(),
+    }
+
+
+def _entry(field: pa.Field) -> dict[str, str] | None:
+    """Return the entry of a column with the expression that makes it; None if there is none."""
+    dtype = _type(field.type)
+    if dtype is None or field.metadata or not field.nullable:
+        return None
+    return {"name": field.name, "expression": f"arrow_cast(NULL, '{dtype}')"}
+
+
+def _type(dtype: pa.DataType) -> str | None:
+    """Return a type as Lance's SQL writes it."""
+    return _NAMES.get(str(dtype)) or _type_with_parameters(dtype) or _nested_type(dtype)
+
+
+def _type_with_parameters(dtype: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(dtype):
+        zone = "None" if not dtype.tz else 'Some("' + dtype.tz.replace("'", "''") + '")'
+        return f"Timestamp({_UNITS[dtype.unit]}, {zone})"
+    if pa.types.is_duration(dtype):
+        return f"Duration({_UNITS[dtype.unit]})"
+    if pa.types.is_time(dtype):
+        return f"Time{dtype.bit_width}({_UNITS[dtype.unit]})"
+    if pa.types.is_decimal(dtype):
+        return f"Decimal{dtype.bit_width}({dtype.precision}, {dtype.scale})"
+    return None
+
+
+def _nested_type(dtype: pa.DataType) -> str | None:
+    if pa.types.is_dictionary(dtype):
+        types = [_type(each) for each in (dtype.index_type, dtype.value_type)]
+        return None if None in types else f"Dictionary({', '.join(map(str, types))})"
+    is_list, is_fixed = pa.types.is_list(dtype), pa.types.is_fixed_size_list(dtype)
+    if not (is_list or is_fixed) or dtype.value_field.name != "item":
+        return None
+    inner = _type(dtype.value_type)
+    if inner is None:
+        return None
+    return f"FixedSizeList({dtype.list_size}, {inner})" if is_fixed else f"List({inner})"
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+PREFIX_HEADER = "x-lancedb-database-prefix"
+"""The part after the database in ``db://DATABASE/…``: names of namespaces below it."""
+
+
+Names = Sequence[Annotated[str, Field(min_length=1)]]
+
+
+@dataclass(frozen=True)
+class DatabasePaths:
+    """Maps a database's name to the path of a namespace.
+
+    The fields are keys of the configuration.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    prefix: Names = ()
+    """The path of the namespace that contains the databases."""
+    separator: Annotated[str, Field(min_length=1)] | None = "."
+    """Splits the name of a database into the names of its path. None leaves names whole."""
+    names: Mapping[str, Names] = field(default_factory=dict)
+    """Whole paths of databases, by name. They take precedence over the other rules."""
+
+    def __call__(self, database: str) -> list[str]:
+        """Return the path of a database's namespace.
+
+        Raises:
+            InvalidInputError: (13) a part of the name is empty.
+        """
+        if database in self.names:
+            return list(self.names[database])
+        parts = [database] if self.separator is None else database.split(self.separator)
+        return [*self.prefix, *_check_parts(parts, f"The database {database[:100]!r}")]
+
+    def name_of(self, path: Sequence[str]) -> str | None:
+        """Return the text after ``db://`` for a namespace, or None if no database has its path."""
+        for name, named in self.names.items():
+            if list(named) == list(path):
+                return name
+        prefix, below = list(path[: len(self.prefix)]), list(path[len(self.prefix) :])
+        if not below or prefix != list(self.prefix):
+            return None
+        if self.separator is None:
+            database, deeper = below[0], below[1:]
+        elif any(self.separator in each for each in below):
+            return None
+        else:
+            database, deeper = self.separator.join(below), []
+        if "/" in database or [*self(database), *deeper] != list(path):
+            return None  # the name is read as another path
+        return "/".join([database, *deeper])
+
+
+def database_of(connection: HTTPConnection, databases: DatabasePaths) -> list[str] | None:
+    """Return the path of the namespace that a request selects, or None for the root.
+
+    Requests of LanceDB's catalogs name no database: they select the namespace of databases.
+
+    Raises:
+        InvalidInputError: (13) a name in it is empty.
+    """
+    headers = connection.headers
+    database = headers.get(DATABASE_HEADER)
+    if database is None:
+        return list(databases.prefix) or None if is_lancedb(connection) else None
+    prefix = headers.get(PREFIX_HEADER)
+    below = _check_parts(prefix.split("/"), f"The header {PREFIX_HEADER}") if prefix else []
+    return [*databases(database), *below]
+
+
+def _check_parts(parts: list[str], subject: str) -> list[str]:
+    if not all(parts):
+        raise invalid(f"{subject} has an empty name in its path")
+    return parts
+
+
+def in_database(path: list[str], operation: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Prepend the path of a database to the identifiers in a request's fields.
+
+    Args:
+        path: The path of the database's namespace.
+    """
+    if operation == "batch_create_table_versions":
+        return {**fields, "entries": _prepend_to_requests(path, fields.get("entries"))}
+    if operation == "batch_commit_tables":
+        return {**fields, "operations": _prepend_to_batch(path, fields.get("operations"))}
+    fields = {**fields, "id": _prepend_path(path, fields.get("id"))}
+    if operation == "rename_table" and fields.get("new_namespace_id") is not None:
+        fields["new_namespace_id"] = _prepend_path(path, fields["new_namespace_id"])
+    return fields
+
+
+def _prepend_path(path: list[str], names: Any) -> Any:
+    """Prepend a path to an identifier. Other values are returned, and the model rejects them."""
+    return [*path, *(names or ())] if isinstance(names, list | None) else names
+
+
+def _prepend_to_batch(path: list[str], operations: Any) -> Any:
+    if not isinstance(operations, list):
+        return operations
+    return [
+        dict(zip(each, _prepend_to_requests(path, list(each.values())), strict=True))
+        if isinstance(each, dict)
+        else each
+        for each in operations
+    ]
+
+
+def _prepend_to_requests(path: list[str], requests: Any) -> Any:
+    if not isinstance(requests, list):
+        return requests
+    return [
+        {**each, "id": _prepend_path(path, each.get("id"))} if isinstance(each, dict) else each
+        for each in requests
+    ]

@@ -1,21 +1,170 @@
-"""Metrics for Prometheus. With several worker processes, each of them reports the sum.
-
-Labels are operations and codes. Names of objects and principals are not used: their number is
-unlimited, and they may be hidden from readers of the metrics.
-"""
+"""Metrics of requests, and the outcome of each response that they and the audit log record."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from lance_namespace.errors import ErrorCode
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from opentelemetry import metrics
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.samples import Sample
+from starlette.types import Message, Scope, Send
 
-from .http_instruments import SECONDS
+from ..operations import Operation
+
+# -- responses -------------------------------------------------------------------------------------
+
+
+_ERROR = 400
+SERVER_ERROR = 500
+"""The lowest status of server errors."""
+
+
+class ObservedSend:
+    """Sends a response, and records its status, error code and size."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+        self.code: int | None = None
+        self.bytes = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            body = message.get("body", b"")
+            self.bytes += len(body)
+            if self.status is not None and self.status >= _ERROR and self.code is None:
+                self.code = _error_code(body)
+        await self._send(message)
+
+    def record_error(self, error: Exception) -> None:
+        """Record an error that ended a response after its status was sent."""
+        code = error.code if isinstance(error, LanceNamespaceError) else ErrorCode.INTERNAL
+        self.status, self.code = SERVER_ERROR, ErrorCode(code).value
+
+    @contextmanager
+    def record_failure(self) -> Iterator[None]:
+        """Record an exception that another layer handles, or that the response was cancelled."""
+        try:
+            yield
+        except Exception:
+            self.status, self.code = SERVER_ERROR, ErrorCode.INTERNAL.value
+            raise
+        except BaseException:
+            self.status = self.code = None
+            raise
+
+
+def observe(scope: Scope, send: Send) -> ObservedSend:
+    """Return the sender of a request's response, and store it for `observed`."""
+    answer = ObservedSend(send)
+    scope.setdefault("state", {})["answer"] = answer
+    return answer
+
+
+def observed(scope: Scope) -> ObservedSend:
+    """Return the sender of a request's response."""
+    answer: ObservedSend = scope["state"]["answer"]
+    return answer
+
+
+def _error_code(body: bytes) -> int | None:
+    """Return the code in the JSON body of an error of the gateway, or None."""
+    try:
+        code = json.loads(body)["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) else None
+
+
+# -- instruments -----------------------------------------------------------------------------------
+
+
+Attributes = dict[str, str | int]
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_BYTES = tuple(1 << exponent for exponent in range(8, 35, 2))
+_METHODS = {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+
+
+class HttpInstruments:
+    """Counts and measures requests. Safe to share between threads."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self._active = meter.create_up_down_counter(
+            "http.server.active_requests", "{request}", "Requests in progress."
+        )
+        self._seconds = meter.create_histogram(
+            "http.server.request.duration",
+            "s",
+            "Time from the head of a request to the end of its response.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._received, self._sent = (
+            meter.create_histogram(
+                f"http.server.{name}.body.size",
+                "By",
+                f"Bytes of the body of a {name}.",
+                explicit_bucket_boundaries_advisory=_BYTES,
+            )
+            for name in ("request", "response")
+        )
+
+    def begin(self, request: Attributes) -> None:
+        """Count a new request. Args: request: The result of `request_attributes`."""
+        self._active.add(1, request)
+
+    def end(
+        self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
+    ) -> None:
+        """Count the end of a request.
+
+        Args:
+            result: The result of `result_attributes`.
+            received: Bytes of its body.
+            sent: Bytes of its response.
+        """
+        self._active.add(-1, request)
+        attributes = {**request, **result}
+        self._seconds.record(seconds, attributes)
+        self._received.record(received, attributes)
+        self._sent.record(sent, attributes)
+
+
+def request_attributes(scope: Scope) -> Attributes:
+    """Return the attributes that are known when a request begins."""
+    method = scope["method"]
+    known = method if method in _METHODS else "_OTHER"  # clients can send any others
+    return {"http.request.method": known, "url.scheme": scope["scheme"]}
+
+
+def result_attributes(operation: Operation | None, status: int | None, code: str) -> Attributes:
+    """Return the attributes that are known when a request has ended.
+
+    Args:
+        status: None if the client disconnected first.
+        code: The result of `code_label`.
+    """
+    found: Attributes = {"lance.operation": "other", "lance.code": code}
+    if operation is not None:
+        found |= {"lance.operation": operation.name, "http.route": operation.path}
+    if status is not None:
+        found["http.response.status_code"] = status
+    if status is None or status >= SERVER_ERROR:
+        found["error.type"] = code
+    return found
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

@@ -15,14 +15,16 @@ from opentelemetry import context, metrics, propagate, trace
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .http_instruments import (
+from .metrics import (
+    SERVER_ERROR,
     Attributes,
     HttpInstruments,
+    Metrics,
+    code_label,
+    observe,
     request_attributes,
     result_attributes,
 )
-from .metrics import Metrics, code_label
-from .observed import SERVER_ERROR, observe
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the current request, also set in its threads."""

@@ -12,12 +12,10 @@ from starlette.responses import Response
 
 from lance_bridge.names import UNAVAILABLE
 
-from ..monitoring.health import OK
-from .error_page import error_page
-from .rendering import html_page
-from .tree import is_no_level, load_tree
-from .ui_request import Part, UiRequest, together
-from .urls import address
+from ..gateway.health import OK
+from .rendering import address, html_page
+from .request import Part, UiRequest, together
+from .tree import error_page, is_no_level, load_tree
 
 _PAGE_SIZE = 100
 _STATES_SECONDS = 0.5

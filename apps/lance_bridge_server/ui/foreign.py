@@ -1,24 +1,103 @@
-"""Tables of a catalog that are not Lance tables: their names and descriptions.
-
-The API has no operations for them. Listing and reading them requires the same rights as for Lance
-tables: `list_tables` and `describe_table`.
-"""
+"""The schema of a table that is not a Lance table, from properties of Spark or Iceberg."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import lance_namespace as api
 from lance_namespace import LanceNamespace
+from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge.errors import display, invalid
 from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge.redaction import is_secret, redact
 
-from ..authorization.accesses import catalog_of
-from .foreign_schema import ForeignColumn, columns_in
+from ..access.permissions import catalog_of
+from .browse import Listing
+from .rendering import address, html_page
+from .request import UiRequest, together
+from .tree import load_tree
+
+# -- schema ----------------------------------------------------------------------------------------
+
+
+_SPARK = "spark.sql.sources.schema"
+_SPARK_PARTS = f"{_SPARK}.numParts"
+_ICEBERG = "current-schema"
+_MOST_PARTS = 1000
+_MOST_LEVELS = 20
+_CHILDREN = ("elementType", "element", "valueType", "value")
+"""The keys of the type of items in a list or of values in a map, in both formats."""
+
+
+@dataclass(frozen=True)
+class ForeignColumn:
+    """A column, or a field of one."""
+
+    name: str
+    depth: int
+    type: str
+    nullable: bool
+    comment: str = ""
+    is_partition: bool = False
+
+
+def columns_in(properties: Mapping[str, str]) -> tuple[list[ForeignColumn], set[str]]:
+    """Return the columns in properties, and the keys of the properties that contain them."""
+    for keys in (_spark_keys(properties), [_ICEBERG]):
+        text = "".join(properties.get(each, "") for each in keys)
+        try:
+            columns = list(_columns(json.loads(text), 0)) if text else []
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        if columns:
+            return columns, {*keys, _SPARK_PARTS}
+    return [], set()
+
+
+def _spark_keys(properties: Mapping[str, str]) -> list[str]:
+    count = properties.get(_SPARK_PARTS, "")
+    if not count.isdigit() or int(count) > _MOST_PARTS:
+        return [_SPARK]
+    return [f"{_SPARK}.part.{index}" for index in range(int(count))]
+
+
+def _columns(struct: Mapping[str, Any], depth: int) -> Iterator[ForeignColumn]:
+    for each in struct["fields"]:
+        nullable = not each["required"] if "required" in each else bool(each.get("nullable", True))
+        yield ForeignColumn(str(each["name"]), depth, _type_text(each["type"]), nullable)
+        inner = _struct_in(each["type"])
+        if inner is not None and depth < _MOST_LEVELS:
+            yield from _columns(inner, depth + 1)
+
+
+def _struct_in(type_: Any) -> Mapping[str, Any] | None:
+    """Return the struct in a type: the type itself, or nested in its lists and maps."""
+    while isinstance(type_, dict) and type_.get("type") != "struct":
+        type_ = next((type_[each] for each in _CHILDREN if each in type_), None)
+    return type_ if isinstance(type_, dict) else None
+
+
+def _type_text(type_: Any) -> str:
+    if not isinstance(type_, dict):
+        return str(type_)
+    name = str(type_.get("type"))
+    if name == "map":
+        key = type_.get("keyType", type_.get("key"))
+        return f"map of {_type_text(key)} to {_type_text(_child(type_))}"
+    return f"list of {_type_text(_child(type_))}" if name in ("array", "list") else name
+
+
+def _child(type_: Mapping[str, Any]) -> Any:
+    return next((type_[each] for each in _CHILDREN if each in type_), "unknown")
+
+
+# -- description -----------------------------------------------------------------------------------
+
 
 _HIDDEN = "(not shown)"
 
@@ -96,3 +175,46 @@ def _catalog_at(namespace: LanceNamespace, names: list[str]) -> tuple[Any, list[
     """Return the catalog of an identifier, and the identifier in that catalog."""
     child = catalog_of(namespace, tuple(names))
     return (child, names) if child is namespace else (child, names[1:])
+
+
+# -- page ------------------------------------------------------------------------------------------
+
+
+_PAGE_SIZE = 100
+
+
+async def show_others(ui: UiRequest) -> Response:
+    """Return the page with the names of a namespace's tables that are not Lance tables."""
+    path = ui.names
+    fields = {"id": path, "limit": _PAGE_SIZE, "page_token": ui.text("page") or None}
+    tree, answer = await together(
+        load_tree(ui, path), ui.call("list_tables", fields, method=list_foreign)
+    )
+    following = {"page": answer.page_token}
+    return html_page(
+        "others.html",
+        principal=ui.principal,
+        tree=tree,
+        path=path,
+        others=Listing(
+            [(name, address("other", [*path, name])) for name in answer.tables],
+            address("others", path, **following) if answer.page_token else "",
+            address("others", path) if ui.text("page") else "",
+        ),
+    )
+
+
+async def show_foreign(ui: UiRequest) -> Response:
+    """Return the page of a table that is not a Lance table.
+
+    Raises:
+        InvalidInputError: (13) the catalog has no such tables.
+    """
+    path = ui.names
+    found: ForeignTable | None
+    tree, found = await together(
+        load_tree(ui, path[:-1]), ui.call("describe_table", {"id": path}, method=describe_foreign)
+    )
+    if found is None:
+        raise invalid(f"The catalog of '{display(path)}' contains only Lance tables")
+    return html_page("foreign.html", principal=ui.principal, tree=tree, path=path, table=found)

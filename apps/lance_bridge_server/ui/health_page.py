@@ -1,8 +1,11 @@
-"""The pages with the health of a server and its catalogs, and with the doctor's findings."""
+"""Summarizes the requests of a server: count, errors and duration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +19,13 @@ from lance_bridge_doctor import Diagnosis, diagnose_namespace
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_migrate import Migrations, Record
 
-from ..audit import trail_of
-from ..authorization.accesses import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Access
-from ..gateway import Gateway
-from ..monitoring.observed import observed
-from ..process.shared import Process
-from .forms import Forms
+from ..access.audit import trail_of
+from ..access.permissions import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Access
+from ..gateway.gateway import Gateway
+from ..http.process import Process
+from ..monitoring.metrics import Metrics, observed
 from .rendering import PRIVATE_HEADERS, html_page
-from .request_summary import summarize
-from .ui_request import (
+from .request import (
     OPERATION_BY_NAME,
     Part,
     UiRequest,
@@ -33,6 +34,73 @@ from .ui_request import (
     public_finding,
     together,
 )
+from .sign_in import Forms
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+_OK = "OK"
+_MEDIAN, _SLOWEST = 0.5, 0.95
+
+
+@dataclass(frozen=True)
+class OperationSummary:
+    """The requests for one operation, or one page."""
+
+    operation: str
+    requests: int
+    errors: dict[str, int]
+    """The number of failed requests, by code."""
+    median: float | None
+    """The approximate median duration in seconds; None if unknown."""
+    slowest: float | None
+    """The approximate 95th percentile of the duration in seconds; None if unknown."""
+
+
+def summarize(metrics: Metrics) -> list[OperationSummary]:
+    """Return the summary of each operation, ordered by the number of requests."""
+    codes: dict[str, dict[str, int]] = defaultdict(dict)
+    for each in metrics.samples("lance_bridge_requests"):
+        if each.name.endswith("_total"):
+            codes[each.labels["operation"]][each.labels["code"]] = int(each.value)
+    buckets: dict[str, dict[float, float]] = defaultdict(dict)
+    for each in metrics.samples("lance_bridge_request_seconds"):
+        if each.name.endswith("_bucket"):
+            buckets[each.labels["operation"]][float(each.labels["le"])] = each.value
+    found = [
+        OperationSummary(
+            operation,
+            sum(counts.values()),
+            {code: count for code, count in sorted(counts.items()) if code != _OK},
+            quantile(buckets[operation], _MEDIAN),
+            quantile(buckets[operation], _SLOWEST),
+        )
+        for operation, counts in codes.items()
+    ]
+    return sorted(found, key=lambda each: (-each.requests, each.operation))
+
+
+def quantile(buckets: Mapping[float, float], share: float) -> float | None:
+    """Return a quantile of a histogram, as Prometheus' ``histogram_quantile`` does.
+
+    Args:
+        buckets: How many values are at most each limit, including infinity.
+    """
+    limits = sorted(buckets)
+    wanted = share * buckets[limits[-1]] if limits else 0.0
+    below, lower = 0.0, 0.0
+    for limit in limits if wanted else ():
+        if buckets[limit] >= wanted:
+            if math.isinf(limit):
+                return lower or None
+            part = (wanted - below) / (buckets[limit] - below)
+            return lower + (limit - lower) * part
+        below, lower = buckets[limit], limit
+    return None
+
+
+# -- page ------------------------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 

@@ -14,19 +14,19 @@ from starlette.routing import Route
 
 from lance_bridge.errors import internal, invalid
 
-from ..gateway import Gateway
+from ..gateway.gateway import Gateway
+from ..http.process import Process
 from ..operations import Body, Operation
-from ..process.shared import Process
-from . import browse, download, foreign_page, image, rows_page, search_page, table_page
-from .error_page import error_page
+from . import browse, rows_page, search_page, table_page
+from . import foreign as foreign_page
+from . import rows_page as download
+from . import rows_page as image
 from .health_page import HealthPages
-from .login_pages import CALLBACK_PAGE, LoginPages
-from .rendering import static_file
-from .sign_in import LOGIN_PAGE, SignIn
-from .table_names import TableNames
+from .rendering import ROOT, static_file
+from .request import TableNames, UiRequest
+from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn
 from .tag_page import TagPages
-from .ui_request import UiRequest
-from .urls import ROOT
+from .tree import error_page
 
 _log = logging.getLogger(__name__)
 

@@ -14,10 +14,8 @@ from starlette.responses import Response
 from lance_bridge_federated import FederatedNamespace, Scope, Search
 
 from ..errors import public_text
-from .rendering import html_page
-from .ui_request import Part, UiRequest, as_part, together
-from .urls import address
-from .visible_namespace import VisibleNamespace
+from .rendering import address, html_page
+from .request import Part, UiRequest, VisibleNamespace, as_part, together
 
 _SECONDS = 15.0
 _GRACE_SECONDS = 15.0

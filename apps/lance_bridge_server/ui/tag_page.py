@@ -16,14 +16,12 @@ from starlette.responses import Response
 from lance_bridge.errors import invalid
 
 from ..errors import STATUS_BY_CODE
-from ..monitoring.observed import observed
-from .forms import Forms
-from .rendering import html_page
-from .sign_in import redirect
-from .time_travel import State
+from ..monitoring.metrics import observed
+from .rendering import address, html_page
+from .request import UiRequest, error_text, together
+from .rows import State
+from .sign_in import Forms, redirect
 from .tree import load_tree
-from .ui_request import UiRequest, error_text, together
-from .urls import address
 
 _FORM_ERRORS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
 """Errors that the form shows. Others have their own pages."""

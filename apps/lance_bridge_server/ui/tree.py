@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
+from lance_namespace.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LanceNamespaceError,
+    UnsupportedOperationError,
+)
+from starlette.requests import Request
+from starlette.responses import Response
 
-from .ui_request import Part, UiRequest, together
-from .urls import address
+from ..errors import STATUS_BY_CODE, error_headers
+from ..monitoring.metrics import observed
+from .rendering import address, html_page
+from .request import Part, UiRequest, error_text, together
+
+# -- tree ------------------------------------------------------------------------------------------
+
 
 _NAMES = 50
 """How many names of a level are shown. The level's page has the others."""
@@ -103,3 +115,48 @@ def _node(path: Sequence[str], level: _Level, shown: Iterable[str]) -> Node:
 def _replace_child(node: Node, inner: Node) -> None:
     """Replace a closed child by the same namespace opened."""
     node.children = [inner if each.name == inner.name else each for each in node.children or ()]
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+_TITLES = {
+    400: "Bad request",
+    401: "Sign in to see this",
+    403: "Not allowed",
+    404: "Not found",
+    406: "Not supported",
+    429: "Too many requests",
+    503: "Service unavailable",
+}
+
+
+def error_page(
+    request: Request,
+    error: LanceNamespaceError,
+    *,
+    status: int | None = None,
+    tree: Node | None = None,
+) -> Response:
+    """Return the page of an error.
+
+    Args:
+        status: Overrides the status of the error's code.
+        tree: The tree beside the page, if it is known.
+    """
+    code = ErrorCode(error.code)
+    status = status or STATUS_BY_CODE[code]
+    observed(request.scope).code = code.value
+    page = html_page(
+        "error.html",
+        section="",
+        status=status,
+        principal=request.state.principal,
+        tree=tree,
+        title=_TITLES.get(status, "Something went wrong"),
+        message=error_text(error),
+        code=code,
+        request_id=request.state.request_id,
+    )
+    page.headers.update(error_headers(error))
+    return page

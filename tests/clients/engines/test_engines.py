@@ -28,7 +28,7 @@ from server.serving import serving
 from servers.metastores import Metastores
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.gateway.gateway import Gateway
 
 pytestmark = [pytest.mark.engines, pytest.mark.spec("clients.md#polars", "server.md#clients")]
 

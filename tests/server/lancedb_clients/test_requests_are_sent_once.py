@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.gateway.gateway import Gateway
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#errors-and-repeated-requests")]
 

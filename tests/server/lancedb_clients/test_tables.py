@@ -26,13 +26,8 @@ from starlette.requests import HTTPConnection
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.lancedb import (
-    DatabasePaths,
-    database_of,
-    pages_by_name,
-    translate_request,
-)
-from lance_bridge_server.lancedb.new_columns import new_columns
+from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name, translate_request
+from lance_bridge_server.lancedb.requests import new_columns
 from lance_bridge_server.lancedb.types import type_from_json
 
 pytestmark = [

@@ -23,12 +23,12 @@ from server.ui.conftest import POLICIES, make_catalogs
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.audit import open_audit_log
 from lance_bridge_server.app import create_app
-from lance_bridge_server.audit import open_audit_log
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.process.factory import authenticator_from_settings, login_from_settings
+from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
 
 PROGRAM = Path("/usr/bin/chromium")
 AXE = Path(__file__).parents[3] / ".cache/axe/node_modules/axe-core/axe.min.js"

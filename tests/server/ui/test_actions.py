@@ -17,9 +17,9 @@ from server.ui.demo_tables import create_articles
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc
-from lance_bridge_server.audit import open_audit_log
-from lance_bridge_server.authorization import AllowAll
-from lance_bridge_server.limits import Limits
+from lance_bridge_server.access.audit import open_audit_log
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.gateway.limits import Limits
 
 pytestmark = [
     pytest.mark.quick,

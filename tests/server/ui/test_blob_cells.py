@@ -15,7 +15,7 @@ from server.policies import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import png
 
-from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.access.authorizer import AllowAll
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
 

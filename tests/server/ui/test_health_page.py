@@ -30,10 +30,10 @@ from lance_bridge_migrate import (
     make_plan,
     migration_type,
 )
-from lance_bridge_server.audit import open_audit_log
-from lance_bridge_server.public_answers import PublicAnswers
+from lance_bridge_server.access.audit import open_audit_log
+from lance_bridge_server.redaction import PublicAnswers
 from lance_bridge_server.ui import health_page, table_page
-from lance_bridge_server.ui.request_summary import quantile
+from lance_bridge_server.ui.health_page import quantile
 
 pytestmark = [
     pytest.mark.quick,

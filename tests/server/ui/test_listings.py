@@ -19,9 +19,9 @@ from server.ui.browsers import HtmlPage
 
 from lance_bridge.catalog import CatalogColumn, TableRecord
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.ui import table_names
-from lance_bridge_server.ui.foreign_schema import columns_in
-from lance_bridge_server.ui.table_names import TableNames
+from lance_bridge_server.ui import request as table_names
+from lance_bridge_server.ui.foreign import columns_in
+from lance_bridge_server.ui.request import TableNames
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 

@@ -15,10 +15,9 @@ from server.authenticated import LIST, Clock, Served, serve, serving_settings, w
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
 
-from lance_bridge_server.authentication.api_keys import ApiKeys, principal_of
-from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.configuration.login import LoginSettings
-from lance_bridge_server.login import Identity, Seal, Sessions
+from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys, principal_of
+from lance_bridge_server.access.login import Identity, Seal, Sessions
+from lance_bridge_server.config.settings import LoginSettings
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 

@@ -23,12 +23,13 @@ from server.ui.conftest import TABLES, DeadNamespace, GetPage
 from server.ui.demo_tables import DIMENSION, articles, create_articles
 
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.access.login import Login
 from lance_bridge_server.lancedb import DatabasePaths
-from lance_bridge_server.login import Login
-from lance_bridge_server.ui import download, search_page
-from lance_bridge_server.ui.snippets import snippets_for
-from lance_bridge_server.ui.visible_namespace import VisibleNamespace
+from lance_bridge_server.ui import rows_page as download
+from lance_bridge_server.ui import search_page
+from lance_bridge_server.ui.request import VisibleNamespace
+from lance_bridge_server.ui.table_page import snippets_for
 
 pytestmark = [
     pytest.mark.quick,

@@ -18,12 +18,12 @@ from server.policies import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import png
 
-from lance_bridge_server.authorization import AllowAll
-from lance_bridge_server.ui import row_reader, rows_page
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.ui import rows as row_reader
+from lance_bridge_server.ui import rows_page
 from lance_bridge_server.ui.cells import Cell, make_cell
 from lance_bridge_server.ui.rendering import format_bytes, format_time
-from lance_bridge_server.ui.row_reader import MAX_BYTES, read_sample
-from lance_bridge_server.ui.row_search import parse_vector
+from lance_bridge_server.ui.rows import MAX_BYTES, parse_vector, read_sample
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
 

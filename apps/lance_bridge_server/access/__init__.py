@@ -1,0 +1,5 @@
+"""Who may do what: authentication, authorization, policies, audit."""
+
+from .authorizer import AllowAll, Authorizer, Decision
+
+__all__ = ["AllowAll", "Authorizer", "Decision"]

@@ -1,1 +1,0 @@
-"""Authentication: one module for each method, and `chain`, which combines them."""

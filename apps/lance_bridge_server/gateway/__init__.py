@@ -1,0 +1,1 @@
+"""Runs the operations of requests: limits, threads, callers."""

@@ -1,0 +1,186 @@
+"""Catalogs that are called as the principal instead of as the server: one namespace object each.
+
+A namespace object has its own connections, temporary credentials and caches. It is never used for
+another caller: a request gets the object of its principal, by name, groups and token.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
+
+from lance_bridge.errors import invalid
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_federated.children import close_namespace
+
+from ..access.authentication import ANONYMOUS, Principal
+
+Connect = Callable[[Mapping[str, str]], LanceNamespace]
+"""Connects to a catalog with further properties."""
+
+_USER = re.compile(r"[^\s:,]+(?: [^\s:,]+)*")
+_SOURCE_IDENTITY = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Method:
+    """The properties with which one implementation gets the caller's identity."""
+
+    properties: Callable[[Principal], dict[str, str]]
+    """Raises what `CallerNamespaces.of` does."""
+    conflicts: tuple[str, ...]
+    """Properties that name another caller."""
+    required: str | None = None
+
+
+def _hive_user(principal: Principal) -> dict[str, str]:
+    if not _USER.fullmatch(principal.name):
+        raise _name_not_accepted(principal)
+    groups = sorted(each for each in principal.groups if _USER.fullmatch(each))
+    return {"ugi": f"{principal.name}:{','.join(groups)}" if groups else principal.name}
+
+
+def _unity_token(principal: Principal) -> dict[str, str]:
+    if principal.token is None:
+        raise UnauthenticatedError(
+            "This catalog takes the caller's own token: authenticate with a bearer token"
+        )
+    return {"token": principal.token}
+
+
+def _glue_session(principal: Principal) -> dict[str, str]:
+    if not _SOURCE_IDENTITY.fullmatch(principal.name):
+        raise _name_not_accepted(principal)
+    return {
+        "assume_role_source_identity": principal.name,
+        "assume_role_session_name": principal.name,
+    }
+
+
+def _name_not_accepted(principal: Principal) -> PermissionDeniedError:
+    return PermissionDeniedError(f"The catalog does not accept the user name '{principal.name}'")
+
+
+_METHODS = {
+    "hive": _Method(_hive_user, ("auth.mechanism", "http.token")),
+    "unity": _Method(_unity_token, ("auth_token", "client_id", "profile")),
+    "glue": _Method(_glue_session, (), "assume_role_arn"),
+}
+
+
+class CallerNamespaces:
+    """Keeps a namespace object of one catalog for each caller. Safe to share between threads."""
+
+    def __init__(self, name: str, own: LanceNamespace, connect: Connect, most: int) -> None:
+        """Check that the catalog supports caller identity.
+
+        Args:
+            own: The namespace object of the server itself.
+            most: How many objects are kept; the least recently used ones are closed.
+
+        Raises:
+            InvalidInputError: (13) the catalog or its properties do not support it.
+        """
+        self._method = _find_method(name, own)
+        self._connect = connect
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[object, LanceNamespace] = OrderedDict()
+
+    def of(self, principal: Principal) -> LanceNamespace:
+        """Return the namespace object of a caller.
+
+        Raises:
+            UnauthenticatedError: (16) the caller is anonymous, or lacks a token that is needed.
+            PermissionDeniedError: (15) the catalog does not accept the name.
+        """
+        if principal.method == ANONYMOUS.method:
+            raise UnauthenticatedError("This catalog requires an authenticated caller")
+        properties = self._method.properties(principal)
+        key = tuple(sorted(properties.items()))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                found = self._kept[key] = self._connect(properties)
+            self._kept.move_to_end(key)
+            unused = [self._kept.popitem(last=False)[1]] if len(self._kept) > self._most else []
+        for each in unused:
+            close_namespace(each)
+        return found
+
+    def close(self) -> None:
+        """Close all objects."""
+        with self._lock:
+            unused = list(self._kept.values())
+            self._kept.clear()
+        for each in unused:
+            close_namespace(each)
+
+
+def _find_method(name: str, own: LanceNamespace) -> _Method:
+    is_ours = isinstance(own, LanceBridgeNamespace)
+    method = _METHODS.get(own.impl) if is_ours else None  # type: ignore[attr-defined]
+    if method is None:
+        known = ", ".join(sorted(_METHODS))
+        raise invalid(
+            f"caller_identity: catalog '{name}' does not support caller identity; only {known} do"
+        )
+    config = own.connection.config  # type: ignore[attr-defined]
+    values = {
+        field.alias or each: getattr(config, each)
+        for each, field in type(config).model_fields.items()
+    }
+    for key in method.conflicts:
+        if values[key] not in (None, "none"):
+            raise invalid(f"caller_identity: catalog '{name}' already sets its user with '{key}'")
+    if method.required is not None and values[method.required] is None:
+        raise invalid(f"caller_identity: catalog '{name}' needs '{method.required}'")
+    return method
+
+
+class RootNamespaces:
+    """Creates the root namespace of each caller."""
+
+    def __init__(
+        self,
+        catalogs: Mapping[str, LanceNamespace],
+        callers: Mapping[str, CallerNamespaces],
+        root: str | None = None,
+    ) -> None:
+        """Create one.
+
+        Args:
+            catalogs: The namespace objects of all catalogs for the server itself.
+            callers: The catalogs that are called as the principal.
+            root: The catalog that is the root itself.
+        """
+        self._catalogs = catalogs
+        self._callers = callers
+        self._root = root
+
+    def of(self, principal: Principal) -> LanceNamespace:
+        """Return the root for a caller. Raises what `CallerNamespaces.of` does for a single one.
+
+        A federation is created for each request, which takes microseconds: its catalogs keep their
+        connections. A cached one could refer to objects that `CallerNamespaces` has closed.
+        """
+        if self._root is not None:
+            return self._callers[self._root].of(principal)
+        made = {
+            name: partial(self._callers[name].of, principal) if name in self._callers else own
+            for name, own in self._catalogs.items()
+        }
+        return FederatedNamespace(made)
+
+    def close(self) -> None:
+        """Close the objects of all callers."""
+        for each in self._callers.values():
+            each.close()

@@ -1,0 +1,187 @@
+"""The gateway: a namespace with authentication, authorization, limits and an audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import (
+    UnauthenticatedError,
+)
+from starlette.requests import Request
+
+from lance_bridge.names import DELIMITER
+from lance_bridge_federated.children import close_namespace
+
+from .. import lancedb
+from ..access.audit import AuditLog, trail_of
+from ..access.authentication import Anonymous, Authenticator, Principal
+from ..access.authorizer import AllowAll, Authorizer
+from ..access.login import Login
+from ..access.origins import CorsSettings
+from ..monitoring.telemetry import request_context
+from ..operations import Call, Operation
+from .callers import RootNamespaces
+from .execution import Execution
+from .health import CatalogHealth, ReadinessSettings
+from .limits import Limits, Slot
+from .sql_functions import refuse_functions
+from .threads import OperationThreads, TimeLimit
+
+T = TypeVar("T")
+Method = Callable[[LanceNamespace, Any], Any]
+"""Runs a request on a namespace."""
+
+_READERS = 4
+"""How many large JSON bodies are parsed at once: Python runs one thread at a time."""
+
+
+@dataclass
+class Gateway:
+    """Handles requests. Safe to share between threads."""
+
+    namespace: LanceNamespace
+    authenticator: Authenticator = field(default_factory=Anonymous)
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: AuditLog | None = None
+    limits: Limits = field(default_factory=Limits)
+    databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
+    """The paths of LanceDB's databases."""
+    catalogs: Mapping[str, LanceNamespace] = field(default_factory=dict)
+    """The catalogs by name; by default the namespace itself, as ``root``."""
+    readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
+    anonymous_metrics: bool = False
+    """Whether metrics are served without credentials."""
+    ui: bool = True
+    """Whether the catalog page is served."""
+    login: Login = field(default_factory=Login)
+    """How users sign in to it."""
+    cors: CorsSettings | None = None
+    hosts: Collection[str] | None = None
+    """Host names that are served besides localhost and IP addresses; None for all."""
+    callers: RootNamespaces | None = None
+    """The namespace of each principal, if any catalog is called as the principal."""
+    requests: int = 0
+    """The number of active requests."""
+
+    def __post_init__(self) -> None:
+        self._operations = OperationThreads(self.limits.threads)
+        self.readers = anyio.CapacityLimiter(_READERS)
+        self.senders = anyio.CapacityLimiter(self.limits.threads)
+        self.catalogs = self.catalogs or {"root": self.namespace}
+        self.health = CatalogHealth(self.catalogs, self.readiness)
+
+    @property
+    def running(self) -> int:
+        """How many operations run in threads, including those whose request has timed out.
+
+        A thread that sends the rows of an operation is counted as well: it still reads them.
+        """
+        return self._operations.running + self.senders.borrowed_tokens
+
+    def close(self) -> None:
+        """Close the connections of the catalogs, and the audit log."""
+        if self.callers is not None:
+            self.callers.close()
+        close_namespace(self.namespace)
+        if self.audit is not None:
+            self.audit.close()
+
+    async def authenticate(self, request: Request) -> Principal:
+        """Return the principal of a request.
+
+        Raises:
+            UnauthenticatedError: (16) its credentials are wrong, or it has none and needs some.
+            ServiceUnavailableError: (17) the service that checks them does not respond.
+        """
+        principal = await self.authenticator.authenticate(request)
+        if principal is None:
+            raise UnauthenticatedError("The request has no credentials")
+        return principal
+
+    async def call(
+        self,
+        request: Request,
+        operation: Operation,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], T],
+        seconds: float,
+        *,
+        method: Method | None = None,
+    ) -> T:
+        """Run one of the operations that a page needs, as requests of clients do.
+
+        Args:
+            fields: The fields of the operation's request as JSON values.
+            read: Converts the result for the page. It is called in the operation's thread, because
+                it reads rows.
+            seconds: How long both may take.
+            method: Replaces the namespace's own method. It must have the same effect on the same
+                object, because only that is authorized.
+
+        Raises:
+            LanceNamespaceError: What the operation raises; not found for hidden objects.
+        """
+        work = partial(self.call_sync, request, operation, fields, read, method=method)
+        return await self.work(request, work, operation, seconds)
+
+    def call_sync(
+        self,
+        request: Request,
+        operation: Operation,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], T],
+        *,
+        method: Method | None = None,
+    ) -> T:
+        """Run an operation as `call` does, in the calling thread.
+
+        Raises:
+            LanceNamespaceError: What the operation raises; not found for hidden objects.
+        """
+        call = Call(operation, dict(fields), DELIMITER, request_context(request))
+        refuse_functions(call.fields)
+        return replace(self.execution(request, call, [call.model()]), method=method).run(read)
+
+    async def work(
+        self, request: Request, work: Callable[[], T], operation: Operation, seconds: float
+    ) -> T:
+        """Run work for a request in one of the threads for operations.
+
+        Args:
+            operation: The operation that it is part of.
+            seconds: How long it may take.
+
+        Raises:
+            ServiceUnavailableError: (17) it took longer, or no thread was free.
+        """
+        limit = TimeLimit(min(seconds, self.limits.operation_seconds))
+        return await self.run(request, work, operation, limit)
+
+    async def run(
+        self, request: Request, work: Callable[[], T], operation: Operation, limit: TimeLimit
+    ) -> T:
+        """Run work as `work` does, within a time that has begun."""
+        # A request has no slot if it has no principal to count it for.
+        slot: Slot | None = getattr(request.state, "slot", None)
+        return await self._operations.run(work, operation, limit, slot)
+
+    def execution(
+        self, request: Request, call: Call, arguments: list[Any], min_version: int | None = None
+    ) -> Execution:
+        """Return the execution of a call for the principal of a request.
+
+        Args:
+            arguments: The request model, and rows.
+            min_version: The oldest version that LanceDB's client accepts.
+        """
+        principal: Principal = request.state.principal
+        namespace = self.callers.of(principal) if self.callers else self.namespace
+        state, trail = request.state, trail_of(request)
+        return Execution(
+            self.authorizer, namespace, principal, call, arguments, min_version, state, trail
+        )

@@ -1,0 +1,332 @@
+"""Reads a call, which is one request for an operation, from HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any, TypeVar, get_args
+from urllib.parse import parse_qsl, unquote
+
+import anyio
+import anyio.to_thread
+from lance_namespace.errors import ServiceUnavailableError
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+
+from lance_bridge.errors import invalid
+from lance_bridge.names import DELIMITER
+
+from .. import lancedb
+from ..monitoring.telemetry import request_context
+from ..operations import Body, Call, Operation
+
+T = TypeVar("T")
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_JSON = "application/json"
+_NOT_IN_QUERY = {"id", "identity", "context"}
+_MAX_QUERY_PARAMETERS = 1000
+_DELETE = "batch_delete_table_versions"
+_BATCHES = {
+    "batch_create_table_versions": "entries",
+    "batch_commit_tables": "operations",
+    _DELETE: "ranges",
+}
+"""The name of each batch's field with its entries."""
+_MAX_CONTAINERS = 100_000
+_NO_BODY = (b"", b"null")
+_LARGE_BYTES = 64 << 10
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+async def read_call(
+    request: Request,
+    operation: Operation,
+    max_bytes: int,
+    max_seconds: float,
+    threads: anyio.CapacityLimiter,
+) -> Call:
+    """Read a request, except for the rows in its body.
+
+    Args:
+        max_bytes: The limit for a JSON body.
+        max_seconds: How long a JSON body may take to arrive.
+        threads: Limits how many large bodies are parsed at once.
+
+    Raises:
+        InvalidInputError: (13) it is malformed, or its path, query, headers and body disagree.
+        MediaTypeError: its body is of another media type.
+        BodyTooLargeError: its body is too large.
+        ServiceUnavailableError: (17) its body did not arrive in time, or the client disconnected.
+    """
+    _require_no_encoding(request)
+    query = _read_query(request)
+    delimiter = _single_value(query, "delimiter") or DELIMITER
+    fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
+    fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
+    if operation.name == "create_table":
+        fields = _merge_fields(fields, _header_fields(request.headers), "headers")
+    for name, text in request.path_params.items():
+        decoded = _decode_parameter(name, text)
+        value = parse_id(decoded, delimiter) if name == "id" else decoded
+        fields = _merge_fields(fields, {name: value}, "path")
+    if not operation.has_id and fields.get("id"):
+        raise invalid(f"{operation.name} takes no identifier")
+    return Call(operation, fields, delimiter, request_context(request), size)
+
+
+def parse_id(text: str, delimiter: str) -> list[str]:
+    """Return the names in an identifier; the delimiter alone is the root."""
+    return [] if text == delimiter else text.split(delimiter)
+
+
+def _decode_parameter(name: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise invalid(f"The {name} in the path is not UTF-8") from None
+
+
+# -- body ------------------------------------------------------------------------------------------
+
+
+class BodyTooLargeError(Exception):
+    """A request's body is larger than the server accepts."""
+
+
+class MediaTypeError(Exception):
+    """A request's body has a media type that the operation does not accept."""
+
+
+async def _read_body(
+    request: Request,
+    operation: Operation,
+    max_bytes: int,
+    max_seconds: float,
+    threads: anyio.CapacityLimiter,
+) -> tuple[dict[str, Any], int]:
+    """Return the fields of a body, and its size."""
+    if operation.body is Body.ROWS:
+        _require_media_type(request, _ARROW)
+        return {}, 0
+    with receive_within(max_seconds):
+        body = await read_limited_body(request, max_bytes)
+    if body.strip() in _NO_BODY:
+        if operation.requires_body:
+            raise invalid("The body is missing; this operation takes a JSON object")
+        return {}, 0
+    parse = partial(_parse_body, request, operation, body)
+    return await run_by_size(len(body), parse, threads), len(body)
+
+
+async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
+    """Run work on a JSON body, in a thread if it is large, so that other requests need not wait."""
+    return work() if size <= _LARGE_BYTES else await anyio.to_thread.run_sync(work, limiter=threads)
+
+
+def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:
+    if operation.name == lancedb.NEW_COLUMNS and media_type(request) == _ARROW:
+        return lancedb.new_columns(body)
+    _require_media_type(request, _JSON)
+    # The parser holds the GIL, and arrays and objects take the most time.
+    if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
+        raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
+    found = _parse_json(body)
+    return {"metadata": found} if operation.body is Body.METADATA else found
+
+
+def _require_media_type(request: Request, wanted: str) -> None:
+    found = media_type(request)
+    if found != wanted:
+        shown = f"'{found[:100]}'" if found else "missing"
+        raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+
+
+def _require_no_encoding(request: Request) -> None:
+    """Refuse compressed bodies, because a few bytes can expand to any size."""
+    found = request.headers.get("content-encoding", "identity").strip().lower()
+    if found != "identity":
+        raise MediaTypeError(
+            f"The header Content-Encoding is '{found[:100]}'; send rows with the compression of "
+            "Arrow, and JSON without any"
+        )
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a body, in lower case and without parameters, or an empty string."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@contextmanager
+def receive_within(max_seconds: float) -> Iterator[None]:
+    """Raise ServiceUnavailable (17) if receiving from a client takes longer, or it disconnects."""
+    try:
+        with anyio.fail_after(max_seconds):
+            yield
+    except TimeoutError:
+        message = f"The client took longer than {round(max_seconds, 3):g} seconds to send"
+        raise ServiceUnavailableError(f"{message}; nothing was changed") from None
+    except ClientDisconnect:
+        raise ServiceUnavailableError("The client disconnected; nothing was changed") from None
+
+
+async def read_limited_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        BodyTooLargeError: it is larger than the limit; the rest is not read.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise BodyTooLargeError(f"The body is larger than {max_bytes} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parse_json(body: bytes) -> dict[str, Any]:
+    try:
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise invalid("The body is not a JSON object")
+    return found
+
+
+def check_batch(call: Call, most: int) -> None:
+    """Refuse a batch with too many entries.
+
+    Raises:
+        BodyTooLargeError:
+    """
+    count = _count_entries(call.operation.name, call.fields)
+    if count > most:
+        raise BodyTooLargeError(f"The batch has {count} entries; the limit is {most}: split it")
+
+
+def _count_entries(operation: str, fields: Mapping[str, Any]) -> int:
+    entries = fields.get(_BATCHES.get(operation, ""))
+    if not isinstance(entries, list):
+        return 0
+    inner = (each.get("delete_table_versions") for each in entries if isinstance(each, dict))
+    ranges = (_count_entries(_DELETE, each) for each in inner if isinstance(each, dict))
+    return len(entries) + sum(ranges)
+
+
+# -- query -----------------------------------------------------------------------------------------
+
+
+def _read_query(request: Request) -> QueryParams:
+    try:
+        text = request.scope["query_string"].decode()
+        return QueryParams(
+            parse_qsl(text, True, errors="strict", max_num_fields=_MAX_QUERY_PARAMETERS)
+        )
+    except UnicodeDecodeError:
+        raise invalid("The query is not UTF-8") from None
+    except ValueError:
+        raise invalid(f"The query has more than {_MAX_QUERY_PARAMETERS} parameters") from None
+
+
+def _single_value(query: QueryParams, name: str) -> str | None:
+    """Return the only value of a query parameter, or None for a missing one."""
+    values = set(query.getlist(name))
+    if len(values) > 1:
+        raise invalid(f"The query parameter {name} is given more than once")
+    return values.pop() if values else None
+
+
+# -- fields outside of the body --------------------------------------------------------------------
+
+
+def _merge_fields(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return fields merged with those from the path, query or headers.
+
+    Nulls and empty lists in a body count as missing. A boolean is true if either value is: clients
+    set it in the query of describe, and leave its default in the body.
+    """
+    merged = {**fields, **others}
+    for name, value in others.items():
+        given = fields.get(name)
+        if isinstance(given, bool) and isinstance(value, bool):
+            merged[name] = given or value
+        elif given not in (None, [], value):
+            shown = f"`{name}` {value}" if name == "id" else f"`{name}`"
+            raise invalid(f"{shown} in the {place} contradicts the rest of the request")
+    return merged
+
+
+def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for name, (header, read) in _HEADERS.items():
+        if header in headers:
+            found[name] = read(name, headers[header])
+    return found
+
+
+def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in query:
+        if name not in request.model_fields or name in _NOT_IN_QUERY:
+            continue
+        type_name = _type_name(request, name)
+        if type_name == "list":
+            found[name] = query.getlist(name)
+        else:
+            found[name] = _READERS[type_name](name, _single_value(query, name) or "")
+    return found
+
+
+@cache
+def _type_name(request: type[BaseModel], name: str) -> str:
+    """Return the plain type of a field: str, int, float, bool, list or dict."""
+    pending = [request.model_fields[name].annotation]
+    while pending:
+        each = pending.pop()
+        plain = getattr(each, "__origin__", each)
+        if plain in (str, int, float, bool, list, dict):
+            return str(plain.__name__)
+        pending.extend(get_args(each))
+    return "str"
+
+
+def _parse_bool(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise invalid(f"The query parameter {name} is neither true nor false")
+    return text == "true"
+
+
+def _parse_int(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise invalid(f"The query parameter {name} is not an integer")
+    return int(text)
+
+
+def _parse_map(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise invalid(f"The parameter {name} is not a JSON object")
+    return found
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "str": lambda _, text: text,
+    "int": _parse_int,
+    "bool": _parse_bool,
+    "dict": _parse_map,
+}
+
+_HEADERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "location": ("x-lance-table-location", lambda _, text: text),
+    "properties": ("x-lance-table-properties", _parse_map),
+}
+"""CreateTable's fields that are sent in headers. Source: the specification's text on REST."""

@@ -1,1 +1,0 @@
-"""The processes of a server: start, listeners, reloads of the configuration, and shutdown."""

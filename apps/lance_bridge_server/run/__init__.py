@@ -1,0 +1,1 @@
+"""The process: its command, listeners, reloads and workers."""

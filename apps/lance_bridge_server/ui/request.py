@@ -1,0 +1,299 @@
+"""A request for a page: the operations that the page runs, names, and what the user may see."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+import weakref
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
+from starlette.requests import Request
+
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.catalog import Path
+from lance_bridge.paging import PageRequest, encode_token
+
+from ..access.authentication import Principal
+from ..access.permissions import catalog_of
+from ..errors import public_text
+from ..gateway.execution import Method
+from ..gateway.gateway import Gateway
+from ..operations import OPERATIONS
+from .rendering import names_in
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+_log = logging.getLogger(__name__)
+
+_LONG_SECONDS = 0.2
+"""Faster listings are not cached."""
+_FRESH_SECONDS = 30.0
+"""How long names are used without listing them again."""
+_MOST_SECONDS = 600.0
+"""How long they are used at most, while they are listed in the background."""
+_MOST_LISTINGS = 16
+
+
+@dataclass
+class _CachedNames:
+    """The cached names of one namespace."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while they are listed, so that concurrent requests list only once."""
+    names: list[str] = field(default_factory=list)
+    listed_at: float = float("-inf")
+    """By `time.monotonic`."""
+
+    def age(self) -> float:
+        """Return the age of the names in seconds."""
+        return time.monotonic() - self.listed_at
+
+    def list_again(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
+        """List the names, and cache them if that took long. Raises what the catalog raises."""
+        started = time.monotonic()
+        page = PageRequest("names", None, None)
+        names, _ = namespace.tables.list(path, page)
+        now = time.monotonic()
+        is_long = now - started >= _LONG_SECONDS
+        self.names, self.listed_at = (names, now) if is_long else ([], float("-inf"))
+        return names
+
+
+class TableNames:
+    """The names of Lance tables, by catalog and namespace. Safe to share between threads.
+
+    They are cached for each namespace object, and filtered for the principal after each call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: weakref.WeakKeyDictionary[Any, OrderedDict[Path, _CachedNames]]
+        self._kept = weakref.WeakKeyDictionary()
+
+    def list_tables(self, namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
+        """Return a page as `LanceNamespace.list_tables`. Raises what that raises."""
+        names = list(request.id or ())
+        child: Any = catalog_of(namespace, tuple(names))
+        if not isinstance(child, LanceBridgeNamespace):
+            return namespace.list_tables(request)
+        inner = names if child is namespace else names[1:]
+        page = PageRequest.parse(f"tables of {names}", request.limit, request.page_token)
+        found = self._names(child, child.namespace_path(inner, of_tables=True))
+        start = bisect_right(found, page.after[0]) if page.after else 0
+        end = len(found) if page.limit is None else start + page.limit
+        token = encode_token(page.scope, (found[end - 1],)) if end < len(found) else None
+        return api.ListTablesResponse(tables=found[start:end], page_token=token)
+
+    def _names(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
+        kept = self._cached_names(namespace, path)
+        if _FRESH_SECONDS < kept.age() <= _MOST_SECONDS:
+            self._refresh(kept, namespace, path)
+        if kept.age() <= _MOST_SECONDS:
+            return kept.names
+        with kept.lock:
+            fresh = kept.age() <= _FRESH_SECONDS  # another request may have listed them
+            return kept.names if fresh else kept.list_again(namespace, path)
+
+    def _cached_names(self, namespace: LanceBridgeNamespace, path: Path) -> _CachedNames:
+        with self._lock:
+            listings = self._kept.setdefault(namespace, OrderedDict())
+            found = listings.setdefault(path, _CachedNames())
+            listings.move_to_end(path)
+            if len(listings) > _MOST_LISTINGS:
+                listings.popitem(last=False)
+            return found
+
+    def _refresh(self, kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
+        """List names in the background, unless that is already running."""
+        if kept.lock.acquire(blocking=False):
+            context = contextvars.copy_context()
+            threading.Thread(
+                target=context.run, args=(_list_and_release, kept, namespace, path), daemon=True
+            ).start()
+
+
+def _list_and_release(kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
+    try:
+        kept.list_again(namespace, path)
+    except LanceNamespaceError as error:
+        kept.listed_at = float("-inf")  # the next page says why
+        _log.warning("The tables of %s could not be listed: %s", path, error)
+    finally:
+        kept.lock.release()
+
+
+# -- request ---------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+OPERATION_BY_NAME = {each.name: each for each in OPERATIONS}
+_SECONDS = 20.0
+"""How long an operation may take. After that, the page lacks its part."""
+
+
+@dataclass(frozen=True)
+class Part(Generic[T]):
+    """A part of a page, or why it is missing."""
+
+    value: T | None = None
+    error: LanceNamespaceError | None = None
+
+    @property
+    def message(self) -> str:
+        """Why it is missing, without secrets and addresses; empty if it is not missing."""
+        return error_text(self.error) if self.error else ""
+
+    def require(self) -> T:
+        """Return the value. Raises the error if it is missing."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # T may be None itself
+
+
+@dataclass(frozen=True)
+class UiRequest:
+    """A request for a page."""
+
+    gateway: Gateway
+    http: Request
+    table_names: TableNames = field(default_factory=TableNames)
+
+    @property
+    def principal(self) -> Principal:
+        found: Principal = self.http.state.principal
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the namespace or table that the page shows. Raises InvalidInput (13)."""
+        return names_in(self.http.path_params.get("path", ""))
+
+    def text(self, name: str) -> str:
+        """Return a parameter of the query, stripped of white space, or an empty string."""
+        return self.http.query_params.get(name, "").strip()
+
+    async def call(
+        self,
+        operation: str,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], Any] = lambda result: result,
+        seconds: float = _SECONDS,
+        *,
+        method: Method | None = None,
+    ) -> Any:
+        """Run an operation for the principal; see `Gateway.call`.
+
+        Args:
+            operation: The method of `lance_namespace.LanceNamespace`.
+            method: Replaces that method.
+
+        Raises:
+            LanceNamespaceError: What the operation raises.
+        """
+        http, known = self.http, OPERATION_BY_NAME[operation]
+        return await self.gateway.call(http, known, fields, read, seconds, method=method)
+
+    async def attempt(
+        self,
+        operation: str,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], Any] = lambda result: result,
+        seconds: float = _SECONDS,
+        *,
+        method: Method | None = None,
+    ) -> Part[Any]:
+        """Run an operation for a part of the page, and return its result or error."""
+        return await as_part(self.call(operation, fields, read, seconds, method=method))
+
+
+async def as_part(work: Awaitable[T]) -> Part[T]:
+    """Await work, and return its result or its error of the API."""
+    try:
+        return Part(await work)
+    except LanceNamespaceError as error:
+        return Part(error=error)
+
+
+async def together(*parts: Awaitable[Any]) -> list[Any]:
+    """Await several parts of a page concurrently, and return their results in order.
+
+    The first error is raised after all have ended, so that none outlives the request.
+    """
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for each in results:
+        if isinstance(each, BaseException):
+            raise each
+    return results
+
+
+def public_finding(text: str) -> str:
+    """Return a text of the doctor without secrets and addresses."""
+    return public_text(text, ErrorCode.INVALID_INPUT)
+
+
+def error_text(error: LanceNamespaceError) -> str:
+    """Return the message of an error without secrets and addresses."""
+    return public_text(str(error), ErrorCode(error.code))
+
+
+# -- namespace -------------------------------------------------------------------------------------
+
+
+@dataclass
+class VisibleNamespace(LanceNamespace):
+    """Lists and describes the objects in one namespace, with identifiers relative to it.
+
+    Each call is authorized and recorded like a call of the API, and runs in the calling thread.
+    """
+
+    ui: UiRequest
+    parent: list[str]
+    """The namespace that is the root of this one."""
+    deadline: float
+    """By `time.monotonic`. No call is made after it."""
+
+    def namespace_id(self) -> str:
+        """Return the id of the namespace."""
+        return f"VisibleNamespace {{ parent: {self.parent} }}"
+
+    def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
+        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        found: api.ListNamespacesResponse = self._call("list_namespaces", request)
+        return found
+
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        found: api.ListTablesResponse = self._call(
+            "list_tables", request, self.ui.table_names.list_tables
+        )
+        return found
+
+    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
+        """Describe as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        found: api.DescribeTableResponse = self._call("describe_table", request)
+        return found
+
+    def _call(self, operation: str, request: Any, method: Method | None = None) -> Any:
+        if time.monotonic() > self.deadline:
+            raise ServiceUnavailableError("The time limit of this page was exceeded")
+        fields = request.model_dump(exclude_none=True)
+        fields["id"] = [*self.parent, *(request.id or ())]
+        return self.ui.gateway.call_sync(
+            self.ui.http,
+            OPERATION_BY_NAME[operation],
+            fields,
+            lambda result: result,
+            method=method,
+        )

@@ -9,7 +9,7 @@ from lance_namespace import ErrorCode
 
 from .calls import Id, request_model
 from .case_namespace import CaseNamespace
-from .data_operations.items import items
+from .items import items
 
 _STAGED = {"version": 2, "manifest_path": "no/such/manifest"}
 _QUERY: dict[str, Any] = {"k": 10, "vector": {}}

@@ -14,8 +14,8 @@ import pytest
 from ..case_namespace import CaseNamespace
 from ..cases import Cases
 from ..expect import code_of
+from ..items import IDS, items
 from ..target import Target
-from .items import IDS, items
 
 
 class CaseTable:

@@ -10,8 +10,8 @@ from lance_namespace import ErrorCode
 from ..case_namespace import CaseNamespace
 from ..cases import needs, why_absent
 from ..expect import refused
+from ..items import IDS, items, vector_of
 from .case_table import CaseTable, DataOperationCases
-from .items import IDS, items, vector_of
 
 INVALID = ErrorCode.INVALID_INPUT
 _UPSERT = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -19,29 +18,23 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from lance_bridge.errors import OutcomeUnknownError, internal
 
 from . import lancedb
-from .access.audit import AuditMiddleware
 from .access.origins import LocalHosts
 from .errors import error_answer, error_headers, error_of_status
 from .gateway.gateway import Gateway
-from .gateway.limits import Slot
 from .http.calls import BodyTooLargeError, MediaTypeError
 from .http.endpoint import handle
-from .http.process import LifecycleMiddleware, Process
-from .http.streams import SendInPieces
+from .http.exchange import REQUEST_ID_HEADER, Exchanges
+from .http.process import Process
 from .monitoring.metrics import CONTENT_TYPE
-from .monitoring.telemetry import REQUEST_ID, Telemetry
 from .operations import OPERATIONS, Operation
 from .ui import ui_routes
 
 _log = logging.getLogger(__name__)
-
-_REQUEST_ID = b"x-request-id"
-_MAX_REQUEST_ID = 200
 
 
 def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
@@ -67,14 +60,8 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
         exception_handlers=handlers,
         middleware=[
             *([gateway.cors.middleware()] if gateway.cors else []),
-            Middleware(RawPaths),
-            Middleware(ResponseHeaders),
+            Middleware(Exchanges, gateway=gateway, process=process, on_end=_on_end),
             *_host_check(gateway),
-            Middleware(RequestCount, gateway=gateway),
-            Middleware(Telemetry, metrics=process.metrics),
-            Middleware(AuditMiddleware, log=gateway.audit),
-            Middleware(LifecycleMiddleware, lifecycle=process.lifecycle, on_end=_on_end),
-            Middleware(SendInPieces, stall_seconds=gateway.limits.stall_seconds),
         ],
     )
     app.router.redirect_slashes = False
@@ -146,7 +133,7 @@ async def _on_refused_body(status: int, request: Request, error: Exception) -> R
 
 async def _on_fault(request: Request, error: Exception) -> Response:
     # Starlette calls this outside of all middleware, so the header is added here.
-    headers = {_REQUEST_ID.decode(): request.state.request_id}
+    headers = {REQUEST_ID_HEADER.decode(): request.state.request_id}
     return _answer(request, internal("The request", error), headers)
 
 
@@ -160,85 +147,6 @@ def _answer(
         is_started = is_started or isinstance(error, OutcomeUnknownError)
         status = lancedb.status_of(ErrorCode(error.code), operation, is_started=is_started)
     return error_answer(request, error, status=status, headers=headers)
-
-
-# -- middleware ------------------------------------------------------------------------------------
-
-
-class RawPaths:
-    """Routes by the undecoded path, so that an encoded slash stays part of a name."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            raw = scope.get("raw_path") or scope["path"].encode()
-            path = raw.partition(b"?")[0].decode("latin-1")
-            scope = {**scope, "path": path.rstrip("/") or "/"}
-        await self._app(scope, receive, send)
-
-
-class ResponseHeaders:
-    """Adds the request's id and LanceDB's protocol version to every response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id.decode("latin-1")
-        REQUEST_ID.set(request_id.decode("latin-1"))
-        added = [
-            (_REQUEST_ID, request_id),
-            (lancedb.VERSION_HEADER.encode(), lancedb.VERSION.encode()),
-        ]
-        await self._app(scope, receive, partial(_send_with, send, added))
-
-
-class RequestCount:
-    """Counts a gateway's active requests, and leaves their slots at their end."""
-
-    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
-        self._app = app
-        self._gateway = gateway
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_and_leave(message: Message) -> None:
-            # Before the last part is sent: a client that has it may send its next request at once.
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                _leave_slot(scope)
-            await send(message)
-
-        self._gateway.requests += 1
-        try:
-            await self._app(scope, receive, send_and_leave)
-        finally:
-            self._gateway.requests -= 1
-            _leave_slot(scope)
-
-
-def _leave_slot(scope: Scope) -> None:
-    """Leave the request's slot, unless it has been left."""
-    slot: Slot | None = scope.get("state", {}).pop("slot", None)
-    if slot is not None:
-        slot.leave()
-
-
-async def _send_with(send: Send, added: list[tuple[bytes, bytes]], message: Message) -> None:
-    if message["type"] == "http.response.start":
-        message = {**message, "headers": [*message.get("headers", ()), *added]}
-    await send(message)
-
-
-def _request_id(scope: Scope) -> bytes:
-    given: bytes = next((value for name, value in scope["headers"] if name == _REQUEST_ID), b"")
-    if 0 < len(given) <= _MAX_REQUEST_ID and given.isascii() and given.decode().isprintable():
-        return given
-    return str(uuid.uuid4()).encode()
 
 
 # -- monitoring ------------------------------------------------------------------------------------

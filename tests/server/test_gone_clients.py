@@ -17,6 +17,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from server.conftest import Recorder
 from server.http_requests import (
     ROWS,
     chunk,
@@ -39,8 +40,9 @@ from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits
 from lance_bridge_server.gateway.threads import TimeLimit
 from lance_bridge_server.http import streams
+from lance_bridge_server.http.exchange import Exchange
+from lance_bridge_server.http.process import Process
 from lance_bridge_server.http.streams import RowsResponse
-from lance_bridge_server.monitoring.metrics import observe, observed
 from lance_bridge_server.run import listening
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#failures")]
@@ -404,12 +406,14 @@ def test_a_client_that_does_not_read_the_last_rows_is_ended() -> None:
             await anyio.sleep_forever()  # as uvicorn does while a client reads nothing
 
     async def answer() -> Any:
-        scope: Any = {}
-        observe(scope, send)
+        scope: Any = {"method": "GET", "path": "/", "headers": []}
+        namespace: Any = Recorder()
+        receive: Any = anyio.sleep_forever
+        exchange = Exchange(scope, receive, send, Gateway(namespace), Process())
         senders = anyio.CapacityLimiter(1)
         response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9))
-        await response(scope, anyio.sleep_forever, observed(scope))  # type: ignore[arg-type]
-        return senders.borrowed_tokens, observed(scope).status
+        await response(scope, exchange.receive, exchange.send)
+        return senders.borrowed_tokens, exchange.status
 
     assert anyio.run(answer) == (0, None)
 

@@ -37,7 +37,7 @@ from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server.access.authentication import Principal
-from lance_bridge_server.app import RequestCount, create_app
+from lance_bridge_server.app import create_app
 from lance_bridge_server.config.settings import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import (
@@ -49,6 +49,8 @@ from lance_bridge_server.gateway.limits import (
 )
 from lance_bridge_server.http import calls, endpoint
 from lance_bridge_server.http.arrow_limits import BatchLimits
+from lance_bridge_server.http.exchange import Exchanges
+from lance_bridge_server.http.process import Process
 from lance_bridge_server.run import listening
 
 pytestmark = [
@@ -191,7 +193,9 @@ def test_a_request_is_released_before_its_answer_ends(namespace: Any) -> None:
     async def receive() -> Message:
         return {"type": "http.request"}
 
-    anyio.run(RequestCount(app, Gateway(namespace)), {"state": {}}, receive, send)
+    exchanges = Exchanges(app, Gateway(namespace), Process(), lambda *_: pytest.fail("no end"))
+    scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/", "headers": []}
+    anyio.run(exchanges, {**scope, "state": {}}, receive, send)
     head, part = "http.response.start", "http.response.body"
     assert events == [head, part, "released", part]
 

@@ -26,12 +26,11 @@ from typing import Any, Literal
 import lance_namespace as api
 from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from lance_bridge.errors import invalid
 from lance_bridge.version_changes import VersionChanges, record_version_changes
 
-from ..monitoring.metrics import observed
 from ..operations import Operation
 from .authentication import Principal
 from .authorizer import Decision
@@ -432,27 +431,3 @@ def trail_of(request: Request) -> AuditTrail:
     """Return the trail of a request."""
     trail: AuditTrail = getattr(request.state, "audit_trail", None) or AuditTrail()
     return trail
-
-
-# -- middleware ------------------------------------------------------------------------------------
-
-
-class AuditMiddleware:
-    """Ends the trail of a request after its response was sent or has failed."""
-
-    def __init__(self, app: ASGIApp, log: AuditLog | None) -> None:
-        self._app = app
-        self._log = log
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._log is None:
-            await self._app(scope, receive, send)
-            return
-        trail = AuditTrail(self._log, scope)
-        scope["state"]["audit_trail"] = trail
-        answer = observed(scope)
-        try:
-            with answer.record_failure():
-                await self._app(scope, receive, send)
-        finally:
-            trail.end(answer.status, answer.code)

@@ -15,10 +15,10 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from ..access.login import KEY_BYTES
 from ..gateway.limits import Admission
@@ -40,13 +40,11 @@ Answer = Callable[[Scope, LanceNamespaceError], ASGIApp]
 """Returns the response to a request that ends with an error."""
 
 
-@dataclass(eq=False)
-class _Active:
-    """An active request."""
+class ActiveRequest(Protocol):
+    """A request that has no whole response yet."""
 
-    task: asyncio.Task[Any]
-    is_ended: bool = False
-    has_answer: bool = False
+    task: asyncio.Task[Any] | None
+    is_ended: bool
 
 
 class Lifecycle:
@@ -74,7 +72,7 @@ class Lifecycle:
         self._stop_seconds = stop_seconds
         self._signals: set[int] = set()
         self._is_server_stopping = False
-        self._active: set[_Active] = set()
+        self.active: set[ActiveRequest] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- signals -----------------------------------------------------------------------------------
@@ -132,37 +130,12 @@ class Lifecycle:
 
     def end_requests(self) -> None:
         """End active requests: with an error, or by closing the connection of started responses."""
-        if self._active:
-            _log.warning("Ending %d requests: the stop timeout has passed", len(self._active))
-        for each in self._active:
+        if self.active:
+            _log.warning("Ending %d requests: the stop timeout has passed", len(self.active))
+        for each in self.active:
             each.is_ended = True
-            each.task.cancel()
-
-    async def answer(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, on_end: Answer
-    ) -> None:
-        """Run an application on a request, until its end or `end_requests`."""
-        task = asyncio.current_task()
-        assert task is not None
-        active = _Active(task)
-
-        async def observed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                active.has_answer = True
-                if self.is_stopping:
-                    closing = (b"connection", b"close")
-                    message = {**message, "headers": [*message.get("headers", ()), closing]}
-            await send(message)
-
-        self._active.add(active)
-        try:
-            await app(scope, receive, observed)
-        except asyncio.CancelledError:
-            if not active.is_ended or active.has_answer:
-                raise
-            await on_end(scope, stopping_error(scope))(scope, receive, observed)
-        finally:
-            self._active.discard(active)
+            if each.task is not None:
+                each.task.cancel()
 
     # -- threads -----------------------------------------------------------------------------------
 
@@ -187,21 +160,6 @@ def stopping_error(scope: Scope) -> ServiceUnavailableError:
     may_change = state.get("is_started", False) and not operation.is_read
     outcome = f"the outcome of {operation.name}" if may_change else ""
     return unfinished_error("The server is stopping", outcome, may_change=may_change)
-
-
-class LifecycleMiddleware:
-    """Registers active requests in a `Lifecycle`."""
-
-    def __init__(self, app: ASGIApp, lifecycle: Lifecycle, on_end: Answer) -> None:
-        self._app = app
-        self._lifecycle = lifecycle
-        self._on_end = on_end
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        await self._lifecycle.answer(self._app, scope, receive, send, self._on_end)
 
 
 # -- state -----------------------------------------------------------------------------------------

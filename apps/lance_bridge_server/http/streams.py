@@ -21,12 +21,12 @@ from anyio.lowlevel import EventLoopToken, current_token
 from lance_namespace.errors import ServiceUnavailableError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ..gateway.threads import TimeLimit
-from ..monitoring.metrics import observed
 from .arrow_limits import BatchLimits
 from .calls import receive_within
+from .exchange import exchange_of, send_part
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ _PIECE_BYTES = 1 << 20
 """How many bytes of a request are collected before a thread reads them."""
 _BUFFER_BYTES = 1 << 20
 """How many bytes of a response are collected before they are sent."""
-_BODY_BYTES = 256 << 10
 """How many bytes of a body that is in memory are sent at once."""
 
 
@@ -172,9 +171,9 @@ class RowsResponse(Response):
                 "busy; nothing was changed"
             )
         if self._error is not None:
-            observed(scope).record_error(self._error)
+            exchange_of(scope).record_error(self._error)
         elif not self._is_sent:
-            observed(scope).status = None
+            exchange_of(scope).status = None
 
     async def _acquire_sender(self) -> bool:
         """Return whether the response may be sent: not if too many others are, for too long."""
@@ -194,10 +193,10 @@ class RowsResponse(Response):
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:
-            if not await _send_part(send, part, self._stall_seconds, more_body=True):
+            if not await send_part(send, part, self._stall_seconds, more_body=True):
                 return
         if self._is_complete:  # else the server closes the connection
-            self._is_sent = await _send_part(send, b"", self._stall_seconds, more_body=False)
+            self._is_sent = await send_part(send, b"", self._stall_seconds, more_body=False)
 
     async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
         async with sender:
@@ -226,43 +225,6 @@ class RowsResponse(Response):
             except BaseException:
                 sink.is_cut = True  # closing the writer would write a valid end
                 raise
-
-
-class SendInPieces:
-    """Sends a body that is in memory in pieces, and waits until the client has read most of each.
-
-    A server that has the whole body counts the response as complete, and soon closes the
-    connection, whether the client has read it or not.
-    """
-
-    def __init__(self, app: ASGIApp, stall_seconds: float) -> None:
-        """Args: stall_seconds: How long a client may read nothing."""
-        self._app = app
-        self._stall_seconds = stall_seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_in_pieces(message: Message) -> None:
-            body = message.get("body", b"")
-            if message.get("more_body") or len(body) <= _BODY_BYTES:
-                await send(message)
-                return
-            for start in range(0, len(body), _BODY_BYTES):
-                end = start + _BODY_BYTES
-                more = end < len(body)
-                if not await _send_part(send, body[start:end], self._stall_seconds, more_body=more):
-                    observed(scope).status = None
-                    return
-
-        await self._app(scope, receive, send_in_pieces)
-
-
-async def _send_part(send: Send, part: bytes, stall_seconds: float, *, more_body: bool) -> bool:
-    """Return whether a part was sent: not if the client reads nothing for too long."""
-    with anyio.move_on_after(stall_seconds):
-        await send({"type": "http.response.body", "body": part, "more_body": more_body})
-        return True
-    _log.warning("A client read nothing for %g seconds", stall_seconds)
-    return False
 
 
 async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -1,88 +1,22 @@
-"""Metrics of requests, and the outcome of each response that they and the audit log record."""
+"""Metrics of requests, for Prometheus and for the process's OpenTelemetry SDK."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from lance_namespace.errors import ErrorCode
 from opentelemetry import metrics
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.samples import Sample
-from starlette.types import Message, Scope, Send
+from starlette.types import Scope
 
 from ..operations import Operation
 
-# -- responses -------------------------------------------------------------------------------------
-
-
-_ERROR = 400
 SERVER_ERROR = 500
 """The lowest status of server errors."""
-
-
-class ObservedSend:
-    """Sends a response, and records its status, error code and size."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status: int | None = None
-        self.code: int | None = None
-        self.bytes = 0
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        else:
-            body = message.get("body", b"")
-            self.bytes += len(body)
-            if self.status is not None and self.status >= _ERROR and self.code is None:
-                self.code = _error_code(body)
-        await self._send(message)
-
-    def record_error(self, error: Exception) -> None:
-        """Record an error that ended a response after its status was sent."""
-        code = error.code if isinstance(error, LanceNamespaceError) else ErrorCode.INTERNAL
-        self.status, self.code = SERVER_ERROR, ErrorCode(code).value
-
-    @contextmanager
-    def record_failure(self) -> Iterator[None]:
-        """Record an exception that another layer handles, or that the response was cancelled."""
-        try:
-            yield
-        except Exception:
-            self.status, self.code = SERVER_ERROR, ErrorCode.INTERNAL.value
-            raise
-        except BaseException:
-            self.status = self.code = None
-            raise
-
-
-def observe(scope: Scope, send: Send) -> ObservedSend:
-    """Return the sender of a request's response, and store it for `observed`."""
-    answer = ObservedSend(send)
-    scope.setdefault("state", {})["answer"] = answer
-    return answer
-
-
-def observed(scope: Scope) -> ObservedSend:
-    """Return the sender of a request's response."""
-    answer: ObservedSend = scope["state"]["answer"]
-    return answer
-
-
-def _error_code(body: bytes) -> int | None:
-    """Return the code in the JSON body of an error of the gateway, or None."""
-    try:
-        code = json.loads(body)["code"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return code if isinstance(code, int) else None
 
 
 # -- instruments -----------------------------------------------------------------------------------
@@ -171,8 +105,11 @@ DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The directory of worker processes' metrics. Set it before they start: it is read on import."""
 
 
+_INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
+
+
 class Metrics:
-    """Counts requests. Safe to share between threads."""
+    """Counts and measures requests. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -205,24 +142,28 @@ class Metrics:
             registry=registry,
         )
 
-    def begin(self) -> None:
-        """Count a new request."""
+    def begin(self, request: Attributes) -> None:
+        """Count a new request. Args: request: The result of `request_attributes`."""
         self._in_flight.inc()
+        _INSTRUMENTS.begin(request)
 
-    def end(self, operation: str, code: str, seconds: float, received: int, sent: int) -> None:
+    def end(
+        self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
+    ) -> None:
         """Count the end of a request.
 
         Args:
-            operation: The operation's name, or ``other``.
-            code: The result of `code_label`.
+            result: The result of `result_attributes`.
             received: Bytes of its body.
             sent: Bytes of its response.
         """
+        operation, code = result["lance.operation"], result["lance.code"]
         self._in_flight.dec()
         self._requests.labels(operation, code).inc()
         self._seconds.labels(operation).observe(seconds)
         self._received.labels(operation).inc(received)
         self._sent.labels(operation).inc(sent)
+        _INSTRUMENTS.end(request, result, seconds, received, sent)
 
     def text(self) -> bytes:
         """Return all metrics, in Prometheus' format."""

@@ -1,80 +1,31 @@
-"""Metrics and a trace span for each request.
+"""A trace span for each request.
 
-The process's OpenTelemetry SDK exports them; without an SDK they are dropped. Metrics are also
-available to Prometheus.
+The process's OpenTelemetry SDK exports it; without an SDK it is dropped.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from opentelemetry import context, metrics, propagate, trace
+from opentelemetry import context, propagate, trace
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from .metrics import (
     SERVER_ERROR,
     Attributes,
-    HttpInstruments,
-    Metrics,
-    code_label,
-    observe,
-    request_attributes,
-    result_attributes,
 )
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the current request, also set in its threads."""
 _TRACE_HEADERS = ("traceparent", "tracestate")
 _TRACER = trace.get_tracer("lance_bridge_server")
-_INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
-
-
-class Telemetry:
-    """Records the operation, code, duration and size of each request."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, received = time.perf_counter(), _CountedReceive(receive)
-        answer, request = observe(scope, send), request_attributes(scope)
-        self._metrics.begin()
-        _INSTRUMENTS.begin(request)
-        with _span(scope) as span:
-            try:
-                with answer.record_failure():
-                    await self._app(scope, received, answer)
-            finally:
-                operation = scope["state"].get("operation")
-                label = code_label(answer.status, answer.code)
-                result = result_attributes(operation, answer.status, label)
-                measured = (time.perf_counter() - started, received.bytes, answer.bytes)
-                self._metrics.end(str(result["lance.operation"]), label, *measured)
-                _INSTRUMENTS.end(request, result, *measured)
-                _end_span(span, result, answer.status)
-
-
-class _CountedReceive:
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.bytes = 0
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self.bytes += len(message.get("body", b""))
-        return message
 
 
 @contextmanager
-def _span(scope: Scope) -> Iterator[trace.Span]:
+def span_of(scope: Scope) -> Iterator[trace.Span]:
     """Start a span as a child of the client's. Calls to catalogs become its children."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     parent = propagate.extract(headers)
@@ -87,7 +38,8 @@ def _span(scope: Scope) -> Iterator[trace.Span]:
         span.end()
 
 
-def _end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
+def end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
+    """Record the result of a request. Args: result: The result of `result_attributes`."""
     if not span.is_recording():
         return
     span.update_name(str(result["lance.operation"]))

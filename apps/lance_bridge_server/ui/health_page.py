@@ -22,8 +22,9 @@ from lance_bridge_migrate import Migrations, Record
 from ..access.audit import trail_of
 from ..access.permissions import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Access
 from ..gateway.gateway import Gateway
+from ..http.exchange import exchange_of
 from ..http.process import Process
-from ..monitoring.metrics import Metrics, observed
+from ..monitoring.metrics import Metrics
 from .rendering import PRIVATE_HEADERS, html_page
 from .request import (
     OPERATION_BY_NAME,
@@ -254,7 +255,7 @@ class HealthPages:
     ) -> Response:
         errors = [each.error for each in (results or {}).values() if each.error]
         if errors:
-            observed(ui.http.scope).code = errors[0].code.value
+            exchange_of(ui.http.scope).code = errors[0].code.value
         return html_page(
             "doctor.html",
             section="Health",

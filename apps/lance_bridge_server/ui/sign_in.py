@@ -23,8 +23,8 @@ from ..access.permissions import Access
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission
 from ..http.calls import BodyTooLargeError, media_type, read_limited_body
+from ..http.exchange import exchange_of
 from ..http.process import Process
-from ..monitoring.metrics import observed
 from .rendering import PRIVATE_HEADERS, ROOT, address, html_page
 from .request import UiRequest, error_text
 
@@ -255,7 +255,7 @@ class SignIn:
         """Return a redirect to the page for signing in, which leads back; None if not possible."""
         if not self.login.is_offered or request.method not in ("GET", "HEAD"):
             return None
-        observed(request.scope).code = ErrorCode.UNAUTHENTICATED.value
+        exchange_of(request.scope).code = ErrorCode.UNAUTHENTICATED.value
         query = request.url.query
         target = request.url.path + (f"?{query}" if query else "")
         return redirect(address(LOGIN_PAGE, next="" if target == ROOT else target))
@@ -303,7 +303,7 @@ class LoginPages:
             identity = self._identity_of(fields.get("key", "").strip())
         except UnauthenticatedError as error:
             self._record_failure(ui.http)
-            observed(ui.http.scope).code = error.code.value
+            exchange_of(ui.http.scope).code = error.code.value
             return self._login_page(ui, target, message=error_text(error))
         return self._begin(ui.http, identity, target)
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from lance_bridge.errors import invalid
 
 from ..errors import STATUS_BY_CODE
-from ..monitoring.metrics import observed
+from ..http.exchange import exchange_of
 from .rendering import address, html_page
 from .request import UiRequest, error_text, together
 from .rows import State
@@ -59,7 +59,7 @@ class TagPages:
             ui.call("describe_table", {"id": path, "check_declared": True}),
         )
         if error is not None:
-            observed(ui.http.scope).code = error.code.value
+            exchange_of(ui.http.scope).code = error.code.value
         return html_page(
             "tag.html",
             status=STATUS_BY_CODE[ErrorCode(error.code)] if error else 200,

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import STATUS_BY_CODE, error_headers
-from ..monitoring.metrics import observed
+from ..http.exchange import exchange_of
 from .rendering import address, html_page
 from .request import Part, UiRequest, error_text, together
 
@@ -146,7 +146,7 @@ def error_page(
     """
     code = ErrorCode(error.code)
     status = status or STATUS_BY_CODE[code]
-    observed(request.scope).code = code.value
+    exchange_of(request.scope).code = code.value
     page = html_page(
         "error.html",
         section="",

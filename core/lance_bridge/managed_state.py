@@ -163,18 +163,18 @@ class State:
         name = holder or uuid.uuid4().hex[:16]
         return replace(self, held=_now(), other=other, holder=name, brief=brief)
 
-    def free(self) -> State:
+    def without_pending(self) -> State:
         """Return the same latest version, without a hold and without a prepared version."""
         return State(self.version, self.staged)
 
     def prepare(self, version: PreparedVersion) -> State:
         """Return the same latest version, with a next one that depends on a batch."""
-        return replace(self.free(), prepared=version)
+        return replace(self.without_pending(), prepared=version)
 
     def with_outcome(self, *, committed: bool) -> State:
         """Return the state after the batch that prepared the next version was decided."""
         if self.prepared is None or not committed:
-            return self.free()
+            return self.without_pending()
         return State(self.version + 1, self.prepared.staged)
 
 

@@ -42,7 +42,7 @@ from .errors import (
 )
 from .lance_datasets import latest_version, transaction_at
 from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
-from .managed.intents import latest_state
+from .managed.batch_records import latest_state
 from .managed.late_commits import Made
 from .managed.mark import Mark
 from .managed.versions import latest_in_storage

@@ -18,7 +18,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.managed import compare_and_set, recovery
-from lance_bridge.managed.intents import Intent, Outcome
+from lance_bridge.managed.batch_records import BatchRecord, Outcome
 from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
@@ -231,14 +231,14 @@ def test_the_next_batch_finishes_the_one_that_was_left(
 
 def meanwhile_at_outcome(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Have something happen before the client of a batch writes the outcome."""
-    decide = Intent.decide
+    decide = BatchRecord.decide
 
-    def slow(intent: Intent, wanted: Outcome) -> Outcome | None:
+    def slow(intent: BatchRecord, wanted: Outcome) -> Outcome | None:
         if wanted is Outcome.COMMITTED:
             act()
         return decide(intent, wanted)
 
-    patch.setattr(Intent, "decide", slow)
+    patch.setattr(BatchRecord, "decide", slow)
 
 
 @pytest.mark.spec("operations.md#batchcreatetableversions")
@@ -380,7 +380,7 @@ class Batch:
 
     def __init__(self, name: str) -> None:
         self._tables = MemoryNamespace(uri=name, root="/lake").tables
-        self.intent = Intent.new(self.load(0))
+        self.intent = BatchRecord.new(self.load(0))
         self.prepared = 0
 
     def load(self, number: int) -> Table:
@@ -420,7 +420,7 @@ def test_a_dead_client_is_waited_for_as_long_whatever_the_number_of_tables(
     prepared: int, batch: Batch, clock: Clock
 ) -> None:
     batch.prepare(prepared)
-    recovery.settle(batch.load(0))
+    recovery.resolve_batch(batch.load(0))
     assert recovery.STALLED_SECONDS < clock.now < LONGEST
     assert batch.states() == {(0, False)}
 
@@ -434,7 +434,7 @@ def test_a_client_that_makes_progress_is_waited_for(batch: Batch, clock: Clock) 
 
     batch.prepare()
     clock.act = go_on
-    recovery.settle(batch.load(0))
+    recovery.resolve_batch(batch.load(0))
     assert clock.now > recovery.STALLED_SECONDS
     assert batch.states() == {(1, False)}
 
@@ -450,7 +450,7 @@ def test_a_client_that_dies_on_its_way_is_waited_for_from_its_last_progress(
 
     batch.prepare()
     clock.act = go_on
-    recovery.settle(batch.load(0))
+    recovery.resolve_batch(batch.load(0))
     assert recovery.STALLED_SECONDS < clock.now < ends + LONGEST
     assert batch.states() == {(0, False)}
 
@@ -464,7 +464,7 @@ def test_a_client_that_is_far_too_slow_is_aborted_in_spite_of_its_progress(
 
     batch.prepare()
     clock.act = go_on
-    recovery.settle(batch.load(0))
+    recovery.resolve_batch(batch.load(0))
     limit = recovery.STALLED_SECONDS + recovery.SECONDS_PER_TABLE * MANY
     assert limit < clock.now < limit + 3
     assert batch.states() == {(0, False)}

@@ -12,7 +12,7 @@ from lance_bridge import managed_state
 from lance_bridge.dataset.history import versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import adoption, conversion, late_commits
-from lance_bridge.managed.intents import latest_state
+from lance_bridge.managed.batch_records import latest_state
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.staging import Staged
 

@@ -459,7 +459,7 @@ def test_a_commit_that_takes_long_delays_another_for_a_bounded_time(
 def test_a_forked_child_waits_for_no_commit_of_its_parent() -> None:
     def commit() -> None:
         with inserts._commit_turn("file:///table"):
-            inserts._let_refused_clients_commit("file:///table")
+            inserts.yield_to_rejected_writers("file:///table")
 
     commits = inserts._commits
     with inserts._commit_turn("file:///table"), commits.turns_lock, commits.refused_changed:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from lance_bridge.managed import batch, compare_and_set
 from lance_bridge.managed import versions as directory
-from lance_bridge.managed.intents import Intent
+from lance_bridge.managed.batch_records import BatchRecord
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.tables import rename
 
@@ -39,13 +39,13 @@ _PLACES: dict[str, tuple[Any, str]] = {
     SETTING_ASIDE: (ManagedDirectory, "quarantine"),
     RENAMING: (rename, "retry_after_readback"),
     COPIED: (rename, "_require_unchanged"),
-    UNRECORDED: (Intent, "write"),
+    UNRECORDED: (BatchRecord, "write"),
     RECORDED: (batch._Batch, "_prepare"),
     HALF_PREPARED: (batch._Batch, "_prepare"),
-    UNDECIDED: (Intent, "decide"),
+    UNDECIDED: (BatchRecord, "decide"),
     DECIDED: (batch, "finish_entries"),
     HALF_FINISHED: (batch, "finish_entries"),
-    FINISHED: (Intent, "remove"),
+    FINISHED: (BatchRecord, "remove"),
 }
 _REACHED_LATER = (HALF_PREPARED, HALF_FINISHED)
 """These are reached when their place is for the second time."""

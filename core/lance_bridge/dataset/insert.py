@@ -100,7 +100,7 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
         )
     transaction.transaction_properties = transaction_properties()
     options = table.storage_options(write=True)
-    _let_refused_clients_commit(table.uri)
+    yield_to_rejected_writers(table.uri)
     with table.committing(dataset), _commit_turn(table.uri):
         is_stale = mode is InsertMode.APPEND and time.monotonic() - opened > _STALE_SECONDS
         base = _advance(table, ref, dataset, transaction) if is_stale else dataset
@@ -163,11 +163,11 @@ def _commit_turn(uri: str) -> Iterator[None]:
 
 
 @dataclass
-class _RefusedClients:
+class RejectedWriters:
     """Clients that commit to a table on their own, were refused, and will retry."""
 
     count: int = 0
-    patience: float = 0.0
+    wait_seconds: float = 0.0
     """Seconds to wait for them."""
     last: float = 0.0
     """When the last one was refused, by `time.monotonic`."""
@@ -186,7 +186,7 @@ class _Commits:
         """Implement `Restartable`: no thread that commits exists in the child."""
         self.turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self.turns_lock = threading.Lock()
-        self.refused: dict[str, _RefusedClients] = {}
+        self.refused: dict[str, RejectedWriters] = {}
         self.refused_changed = threading.Condition()
 
 
@@ -219,19 +219,19 @@ def _note_refusal(uri: str, seconds: float) -> None:
             each for each, at in _commits.refused.items() if now - at.last > _GIVEN_UP_SECONDS
         ]:
             del _commits.refused[each]
-        clients = _commits.refused.setdefault(uri, _RefusedClients())
+        clients = _commits.refused.setdefault(uri, RejectedWriters())
         clients.count, clients.last = clients.count + 1, now
         retry = min(_MOST_RETRY_SECONDS, _CALLS_OF_RETRY * seconds)
-        clients.patience = max(_RETRY_SECONDS, retry)
+        clients.wait_seconds = max(_RETRY_SECONDS, retry)
 
 
-def _let_refused_clients_commit(uri: str) -> None:
+def yield_to_rejected_writers(uri: str) -> None:
     """Wait until refused clients have committed, then reserve as much time for this process."""
     with _commits.refused_changed:
         clients, now = _commits.refused.get(uri), time.monotonic()
         if clients is None or not clients.count or now < clients.own_turn_ends:
             return
-        _commits.refused_changed.wait_for(lambda: not clients.count, clients.patience)
+        _commits.refused_changed.wait_for(lambda: not clients.count, clients.wait_seconds)
         clients.count = 0
         clients.own_turn_ends = max(clients.own_turn_ends, 2 * time.monotonic() - now)
 

@@ -31,10 +31,10 @@ def adopt_next(table: EntryT) -> EntryT | None:
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
-        InvalidTableStateError: (19) as `recovery.settle`.
+        InvalidTableStateError: (19) as `recovery.resolve_batch`.
     """
-    table = recovery.settle(table)
-    compare_and_set.require_free(table)
+    table = recovery.resolve_batch(table)
+    compare_and_set.require_unlocked(table)
     directory = managed_directory(table, write=True)
     directory.finish()
     version = directory.state.version + 1

@@ -17,8 +17,8 @@ from lance_namespace.errors import (
 from ..errors import OutcomeUnknownError, concurrent_modification
 from ..storage.manifests import Manifest
 from . import compare_and_set
+from .batch_records import BatchRecord, Outcome
 from .commits import CatalogCommit
-from .intents import Intent, Outcome
 from .recovery import finish_entries
 
 logger = logging.getLogger(__name__)
@@ -55,13 +55,13 @@ class _Batch:
 
     def __init__(self, commits: Sequence[CatalogCommit]) -> None:
         self._commits = commits
-        self._intent = Intent.new(commits[0].table)
+        self._record = BatchRecord.new(commits[0].table)
         self._is_certain = True
         """Whether no change that was sent to an entry can still arrive."""
 
     def commit(self) -> None:
         """Commit the versions; see the function `commit`."""
-        self._intent.write([each.path for each in self._commits])
+        self._record.write([each.path for each in self._commits])
         try:
             for each in self._commits:
                 self._prepare(each)
@@ -74,7 +74,7 @@ class _Batch:
         self._end(Outcome.COMMITTED)
 
     def _prepare(self, commit: CatalogCommit) -> None:
-        prepared = self._intent.prepared(commit.new.staged)
+        prepared = self._record.prepared(commit.new.staged)
         try:
             compare_and_set.swap(commit.table, commit.old.prepare(prepared))
         except ConcurrentModificationError:
@@ -84,20 +84,20 @@ class _Batch:
             raise
 
     def _decide(self) -> Outcome | None:
-        """Commit the batch, unless another client aborted it; return as `Intent.decide`.
+        """Commit the batch, unless another client aborted it; return as `BatchRecord.decide`.
 
         Raises:
             OutcomeUnknownError: (17)
             LanceNamespaceError: what the storage raised; the batch is aborted.
         """
         try:
-            return self._intent.decide(Outcome.COMMITTED)
+            return self._record.decide(Outcome.COMMITTED)
         except LanceNamespaceError as error:
             try:
-                outcome = self._intent.decide(Outcome.ABORTED)
+                outcome = self._record.decide(Outcome.ABORTED)
             except LanceNamespaceError as unknown:
                 raise OutcomeUnknownError(
-                    f"Whether {self._intent} is committed is unknown: {unknown}. Its tables show "
+                    f"Whether {self._record} is committed is unknown: {unknown}. Its tables show "
                     "it when the storage responds again"
                 ) from error
             if outcome is Outcome.COMMITTED:
@@ -109,9 +109,9 @@ class _Batch:
     def _abort(self) -> None:
         """Abort the batch. If that fails, the next writer does it."""
         try:
-            self._end(self._intent.decide(Outcome.ABORTED) or Outcome.ABORTED)
+            self._end(self._record.decide(Outcome.ABORTED) or Outcome.ABORTED)
         except LanceNamespaceError as error:
-            logger.warning("%s stays undecided for a while: %s", self._intent, error)
+            logger.warning("%s stays undecided for a while: %s", self._record, error)
 
     def _end(self, outcome: Outcome) -> None:
         """Apply the outcome to all entries; last to the one that has the record.
@@ -121,10 +121,10 @@ class _Batch:
         connection = self._commits[0].table.connection
         first, *others = (each.path for each in self._commits)
         try:
-            finish_entries(connection, others, self._intent.id, outcome)
-            finish_entries(connection, [first], self._intent.id, outcome)
+            finish_entries(connection, others, self._record.id, outcome)
+            finish_entries(connection, [first], self._record.id, outcome)
         except LanceNamespaceError as error:
-            logger.warning("%s is %s, and not finished: %s", self._intent, outcome.value, error)
+            logger.warning("%s is %s, and not finished: %s", self._record, outcome.value, error)
             return
         if self._is_certain:
-            self._intent.remove()
+            self._record.remove()

@@ -76,8 +76,8 @@ class CatalogCommit(staging.Commit):
             now = self.table.reloaded()
             if now.managed is None or now.managed.prepared is None:
                 raise
-            table = recovery.settle(now)
-            if table.managed != self.old.free():
+            table = recovery.resolve_batch(now)
+            if table.managed != self.old.without_pending():
                 raise
             compare_and_set.swap(table, self.new, self._precedes)
 
@@ -86,8 +86,10 @@ class CatalogCommit(staging.Commit):
         try:
             compare_and_set.swap(self.table, self.new, self._precedes)
         except ConcurrentModificationError:
-            table = compare_and_set.await_free(recovery.settle(self.table.reloaded()))
-            if table.managed != self.old.free():
+            table = compare_and_set.wait_until_unlocked(
+                recovery.resolve_batch(self.table.reloaded())
+            )
+            if table.managed != self.old.without_pending():
                 raise
             compare_and_set.swap(table, self.new, self._precedes)
 
@@ -144,7 +146,7 @@ class CatalogCommit(staging.Commit):
         """
         if later is None:
             return self._has_final_name()
-        if later.free() == self.new:
+        if later.without_pending() == self.new:
             return True
         if later.version == self.version:  # another client may have adopted it
             path = self.directory.within(later.staged)
@@ -173,7 +175,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     """
     staging.refuse_metadata(table.path, staged)
     staging.require_scheme(table.path, staged, Scheme.V2)
-    table = compare_and_set.await_free(recovery.settle(table))
+    table = compare_and_set.wait_until_unlocked(recovery.resolve_batch(table))
     mark.ensure(table)
     state = table.managed_state()
     directory = managed_directory(table, write=True)
@@ -197,10 +199,10 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
             new,
         )
 
-    if new == state.free() or _is_committed(directory, state, staged, data):
+    if new == state.without_pending() or _is_committed(directory, state, staged, data):
         # The same call again, after its reply was lost, is not a conflict.
         return commit(data or b"", exists=True)
-    compare_and_set.require_free(table)
+    compare_and_set.require_unlocked(table)
     ready = out_of_band.prepare_commit(table, directory)
     if ready is not table:
         table, state = ready, ready.managed_state()

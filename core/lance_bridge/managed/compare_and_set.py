@@ -113,7 +113,7 @@ def held(
         yield table
         return
     if not (holder and state.holder == holder):
-        require_free(table)
+        require_unlocked(table)
     changed = swap(table, state.hold(other, holder, brief=brief))
     try:
         yield changed.reloaded()
@@ -139,14 +139,14 @@ def release(table: TableEntry) -> None:
     try:
         now = table.reloaded()
         if now.managed == state:
-            swap(now, state.free())
+            swap(now, state.without_pending())
     except (TableNotFoundError, NamespaceNotFoundError):
         return
     except LanceNamespaceError as error:
         logger.warning("%s remains held until the hold expires: %s", table.name, error)
 
 
-def require_free(table: TableEntry) -> None:
+def require_unlocked(table: TableEntry) -> None:
     """Check that commits to an implementation-managed table are possible.
 
     Raises:
@@ -170,7 +170,7 @@ def require_free(table: TableEntry) -> None:
         )
 
 
-def await_free(table: EntryT) -> EntryT:
+def wait_until_unlocked(table: EntryT) -> EntryT:
     """Wait for a new hold to end, for up to `WAIT_SECONDS`; return the updated table.
 
     Lance would mistake a refusal for a lost reply, and not try again.

@@ -87,7 +87,7 @@ def _former_manager(table: TableEntry) -> Iterator[TableEntry | None]:
     if former is None:
         yield None
         return
-    with compare_and_set.held(recovery.settle(former)) as held:
+    with compare_and_set.held(recovery.resolve_batch(former)) as held:
         managed_directory(held, write=True).finish()
         yield held
 
@@ -97,7 +97,7 @@ def _take_back(table: EntryT) -> EntryT:
 
     Those that the other one committed become versions of this entry.
     """
-    with compare_and_set.held(recovery.settle(table)) as held:
+    with compare_and_set.held(recovery.resolve_batch(table)) as held:
         own = {MARK: mark.place(held, force=True)}
         managed_directory(held, write=True).finish()
         latest = max(held.managed_state().version, latest_in_storage(held))
@@ -217,7 +217,7 @@ def require_finished(table: EntryT) -> EntryT:
     Raises:
         PermissionDeniedError: (15) or another error of the storage.
     """
-    table = recovery.settle(table.reloaded())
+    table = recovery.resolve_batch(table.reloaded())
     directory = managed_directory(table, write=True)
     directory.latest()  # raises if it is gone
     directory.finish()
@@ -237,7 +237,7 @@ def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
 
 def end(table: EntryT, holder: str = "") -> EntryT:
     """Implement `Table.release`."""
-    table = recovery.settle(table)
+    table = recovery.resolve_batch(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.latest()  # raises if it is gone, and nothing else has its rows

@@ -139,7 +139,7 @@ def _is_part(table: EntryT, commit: LateCommit, *, is_last: bool) -> bool:
     if not table.record.is_managed:
         return _is_in_storage(table, commit)
     table.require_own_versions()
-    table = recovery.settle(table)
+    table = recovery.resolve_batch(table)
     directory = managed_directory(table, write=True)
     directory.finish()
     is_there = commit.find(directory) is not None

@@ -24,7 +24,7 @@ from ..storage.lance_files import DATA
 from ..storage.manifest_content import ManifestContent, parse_manifest
 from ..storage.manifests import Manifest, Scheme, name_of
 from . import adoption, compare_and_set, mark, recovery
-from .intents import latest_state
+from .batch_records import latest_state
 from .unique_rows import find_unique_rows, has_rows_of, read_manifests
 from .versions import (
     QUARANTINED,
@@ -142,7 +142,7 @@ def adopt(table: TableEntry) -> int:
         ConcurrentModificationError: (14) another client commits.
     """
     mark.require_manager(table)
-    table = recovery.settle(table)
+    table = recovery.resolve_batch(table)
     _find_latest_adoptable(table)
     with compare_and_set.held(table) as held:  # else another client could quarantine them
         latest = _find_latest_adoptable(held)
@@ -407,9 +407,9 @@ def quarantine(table: TableEntry) -> None:
     Raises:
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) they may be all that is left of the table's rows.
-        InvalidTableStateError: (19) as `recovery.settle`.
+        InvalidTableStateError: (19) as `recovery.resolve_batch`.
     """
-    now = recovery.settle(table.reloaded())
+    now = recovery.resolve_batch(table.reloaded())
     mark.require_manager(now)
     directory = managed_directory(now, write=True)
     directory.latest()  # raises if it is gone

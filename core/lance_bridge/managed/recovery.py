@@ -27,7 +27,7 @@ from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification
 from ..managed_state import PreparedVersion, State
 from . import compare_and_set
-from .intents import Intent, Outcome
+from .batch_records import BatchRecord, Outcome
 from .versions import latest_in_storage
 
 STALLED_SECONDS = 5.0
@@ -44,7 +44,7 @@ _CONVERTER = "manage-"
 logger = logging.getLogger(__name__)
 
 
-def settle(table: EntryT) -> EntryT:
+def resolve_batch(table: EntryT) -> EntryT:
     """End the batch that a table is part of, if any; return the updated table.
 
     Waits for an undecided batch, and finally aborts it. Also finishes a conversion whose client
@@ -95,17 +95,17 @@ def _is_conversion_left(table: TableEntry) -> bool:
 
 
 def _end_batch(table: TableEntry, prepared: PreparedVersion) -> None:
-    intent = Intent.of(table, prepared, write=True)
-    outcome = _await_outcome(table, intent)
+    record = BatchRecord.of(table, prepared, write=True)
+    outcome = _await_outcome(table, record)
     if outcome is not None:
-        _finish(table, prepared, intent, outcome)
+        _finish(table, prepared, record, outcome)
 
 
 class _Progress:
     """The progress of an undecided batch, whose client prepares the entries in their order."""
 
-    def __init__(self, connection: Connection, intent: Intent) -> None:
-        self._connection, self._intent = connection, intent
+    def __init__(self, connection: Connection, record: BatchRecord) -> None:
+        self._connection, self._record = connection, record
         self._prepared = 0
         self._began = self._changed = time.monotonic()
 
@@ -128,7 +128,7 @@ class _Progress:
     def _is_prepared(self, path: Path) -> bool:
         record = self._connection.find_table(path)
         return record is not None and refers_to(
-            TableEntry(self._connection, record), self._intent.id
+            TableEntry(self._connection, record), self._record.id
         )
 
 
@@ -138,27 +138,29 @@ def refers_to(table: TableEntry, batch: str) -> bool:
     return state is not None and state.prepared is not None and state.prepared.batch == batch
 
 
-def _await_outcome(table: TableEntry, intent: Intent) -> Outcome | None:
+def _await_outcome(table: TableEntry, record: BatchRecord) -> Outcome | None:
     """Return the outcome of a batch, or None when it is finished in this table."""
-    progress = _Progress(table.connection, intent)
+    progress = _Progress(table.connection, record)
     while True:
-        outcome = intent.outcome()
+        outcome = record.outcome()
         if outcome is Outcome.ABORTED:
             return outcome
-        tables = intent.tables()
+        tables = record.tables()
         if outcome is Outcome.COMMITTED and tables is not None:
             return outcome
         if table.reloaded().managed != table.managed:
             return None
         if tables is None:
-            raise intent.missing_record_error(table)
+            raise record.missing_record_error(table)
         if progress.is_stalled(tables):
-            logger.warning("%s stays undecided: it is aborted", intent)
-            return intent.decide(Outcome.ABORTED)
+            logger.warning("%s stays undecided: it is aborted", record)
+            return record.decide(Outcome.ABORTED)
         time.sleep(POLL_SECONDS)
 
 
-def _finish(table: TableEntry, prepared: PreparedVersion, intent: Intent, outcome: Outcome) -> None:
+def _finish(
+    table: TableEntry, prepared: PreparedVersion, record: BatchRecord, outcome: Outcome
+) -> None:
     """Finish a batch in all of its tables, last in the one that has the record.
 
     So the record exists as long as any entry refers to it, even if that table is dropped next.
@@ -168,18 +170,18 @@ def _finish(table: TableEntry, prepared: PreparedVersion, intent: Intent, outcom
             record, in another one.
     """
     connection, has_record = table.connection, table.path == prepared.table
-    others = [each for each in intent.tables() or () if each not in (table.path, prepared.table)]
+    others = [each for each in record.tables() or () if each not in (table.path, prepared.table)]
     is_complete = True
     try:
-        finish_entries(connection, others, intent.id, outcome)
+        finish_entries(connection, others, record.id, outcome)
     except LanceNamespaceError as error:
         if has_record:
             raise
-        logger.warning("%s is not finished in all tables: %s", intent, error)
+        logger.warning("%s is not finished in all tables: %s", record, error)
         is_complete = False
-    finish_entries(connection, [table.path], intent.id, outcome)
+    finish_entries(connection, [table.path], record.id, outcome)
     if is_complete and not has_record:
-        finish_entries(connection, [prepared.table], intent.id, outcome)
+        finish_entries(connection, [prepared.table], record.id, outcome)
 
 
 def finish_entries(

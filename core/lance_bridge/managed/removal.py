@@ -18,22 +18,22 @@ from lance_namespace.errors import (
 from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification
 from . import compare_and_set
-from .recovery import settle
+from .recovery import resolve_batch
 
 _ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
 
 
-def settle_before_removal(table: EntryT) -> EntryT:
-    """Do the same as `settle` before a removal, which a batch's missing record does not prevent.
+def resolve_batch_before_removal(table: EntryT) -> EntryT:
+    """Do as `resolve_batch` before a removal, which a missing record does not prevent.
 
     Raises:
         ServiceUnavailableError: (17) or another error: the version that a batch has prepared would
             be lost with the entry.
     """
     try:
-        return settle(table)
+        return resolve_batch(table)
     except InvalidTableStateError as error:
         logger.warning("%s is removed without a version of a batch: %s", table.name, error)
         return table
@@ -49,9 +49,9 @@ def held_for_removal(table: EntryT) -> Iterator[EntryT]:
 
     Raises:
         ConcurrentModificationError: (14) other clients keep committing.
-        ServiceUnavailableError: (17) or another error, as `settle_before_removal`.
+        ServiceUnavailableError: (17) or another error, as `resolve_batch_before_removal`.
     """
-    before, held = _hold(settle_before_removal(table))
+    before, held = _hold(resolve_batch_before_removal(table))
     try:
         yield held
     except LanceNamespaceError:
@@ -71,7 +71,7 @@ def _hold(table: EntryT) -> tuple[EntryT, EntryT]:
         try:
             return table, compare_and_set.swap(table, state.hold(state.other)).reloaded()
         except ConcurrentModificationError:
-            table = settle_before_removal(table.reloaded())
+            table = resolve_batch_before_removal(table.reloaded())
         except PermissionDeniedError as error:
             logger.info("%s is removed without a hold: %s", table.name, error)
             return table, table

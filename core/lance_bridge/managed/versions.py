@@ -20,7 +20,7 @@ from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest,
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
 from . import mark
-from .intents import latest_state
+from .batch_records import latest_state
 
 QUARANTINED = ".manifest-foreign"
 """Part of a quarantined manifest's file name; Lance does not treat such a file as a version."""
@@ -451,7 +451,7 @@ def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirec
 
     Raises:
         InvalidInputError: (13) its storage manages the table.
-        InvalidTableStateError: (19) as `intents.latest_state`.
+        InvalidTableStateError: (19) as `batch_records.latest_state`.
     """
     own = table.record.properties.get(MARK, "")
     return ManagedDirectory(table.files(write=write), latest_state(table), own)

@@ -49,9 +49,9 @@ def rename(table: Table, new_path: Path) -> None:
     if table.require_not_missing().state is not DataState.PRESENT:
         # If the location is empty, the next table of the old name would be given it, too.
         reserve_if_free(table)
-    settled = recovery.settle(table)
+    resolved = recovery.resolve_batch(table)
     # A commit to the entry during the rename would be lost.
-    with held(settled, new_path if by_copy else ()) as current:
+    with held(resolved, new_path if by_copy else ()) as current:
         moved = (_copy_and_drop if by_copy else _move)(current, new_path)
     release(moved)
     mark.move(moved)

@@ -11,7 +11,7 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge.credentials import Grant
-from lance_bridge.managed.intents import Intent
+from lance_bridge.managed.batch_records import BatchRecord
 from lance_bridge.storage import TableFiles, TableStorage
 
 BUCKET = "vended"
@@ -35,7 +35,7 @@ def grant(**changes: Any) -> Grant:
 def batch_files() -> tuple[str, ...]:
     """Return the paths, in its first table, of the files of a batch."""
     files = TableFiles(TableStorage({}), "s3://bucket/t")
-    intent = Intent(files, tuple(TABLE), str(uuid.UUID(int=16)))
+    intent = BatchRecord(files, tuple(TABLE), str(uuid.UUID(int=16)))
     return intent._record_path, intent._outcome_path
 
 

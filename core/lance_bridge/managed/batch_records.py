@@ -40,7 +40,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True)
-class Intent:
+class BatchRecord:
     """The record of one batch, in the files of the table that has it.
 
     Every method raises as `TableFiles` does if the storage does not respond.
@@ -51,12 +51,14 @@ class Intent:
     id: str
 
     @classmethod
-    def new(cls, table: TableEntry) -> Intent:
+    def new(cls, table: TableEntry) -> BatchRecord:
         """Return a new record, not yet written."""
         return cls(table.files(write=True), table.path, str(uuid.uuid4()))
 
     @classmethod
-    def of(cls, entry: TableEntry, prepared: PreparedVersion, *, write: bool = False) -> Intent:
+    def of(
+        cls, entry: TableEntry, prepared: PreparedVersion, *, write: bool = False
+    ) -> BatchRecord:
         """Return the record that an entry refers to."""
         record = entry.record
         if prepared.table != entry.path:
@@ -190,16 +192,16 @@ def latest_state(table: TableEntry) -> State:
         state = table.managed_state()
         if state.prepared is None:
             return state
-        intent = Intent.of(table, state.prepared)
-        outcome = intent.outcome()
-        if outcome is not Outcome.ABORTED and intent.tables() is not None:
+        record = BatchRecord.of(table, state.prepared)
+        outcome = record.outcome()
+        if outcome is not Outcome.ABORTED and record.tables() is not None:
             return state.with_outcome(committed=outcome is Outcome.COMMITTED)
         # If the record is missing, or another client aborted a batch whose record was already
         # removed, the batch was finished after the entry was read.
         now = table.reloaded()
         if now.managed == state:
             if outcome is not Outcome.ABORTED:
-                raise intent.missing_record_error(table)
-            return state.free()
+                raise record.missing_record_error(table)
+            return state.without_pending()
         table = now
     raise OutcomeUnknownError(f"Table '{table.name}' keeps changing; retry later")

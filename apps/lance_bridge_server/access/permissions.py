@@ -88,7 +88,7 @@ def is_table_operation(operation: str) -> bool:
     return not is_other
 
 
-def accesses_of(
+def required_permissions(
     call: Call, request: BaseModel, namespace: LanceNamespace | NamesAsGiven
 ) -> list[Access]:
     """Return the accesses of a call, starting with its own operation.

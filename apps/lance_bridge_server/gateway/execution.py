@@ -27,7 +27,13 @@ from .. import lancedb
 from ..access.audit import AuditTrail
 from ..access.authentication import Principal
 from ..access.authorizer import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
-from ..access.permissions import LISTINGS, Access, NamesAsGiven, accesses_of, paths_of_catalogs
+from ..access.permissions import (
+    LISTINGS,
+    Access,
+    NamesAsGiven,
+    paths_of_catalogs,
+    required_permissions,
+)
 from ..access.visibility import (
     VisibleListing,
     answer_hidden,
@@ -124,9 +130,9 @@ class Execution:
         """
         request = self.arguments[0]
         try:
-            return accesses_of(self.call, request, self.namespace)
+            return required_permissions(self.call, request, self.namespace)
         except LanceNamespaceError:
-            for each in accesses_of(self.call, request, NamesAsGiven()):
+            for each in required_permissions(self.call, request, NamesAsGiven()):
                 for catalog in paths_of_catalogs(self.namespace, each.path):
                     if not sees_namespace(self.authorizer, self.principal, catalog):
                         authorize(self.authorizer, self.principal, [each], self.trail.record)

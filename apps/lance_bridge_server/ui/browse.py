@@ -14,7 +14,7 @@ from lance_bridge.names import UNAVAILABLE
 
 from ..gateway.health import OK
 from .rendering import address, html_page
-from .request import Part, UiRequest, together
+from .request import Result, UiRequest, gather
 from .tree import error_page, is_no_level, load_tree
 
 _PAGE_SIZE = 100
@@ -38,7 +38,7 @@ class Listing:
 async def show_namespace(ui: UiRequest) -> Response:
     """Return the page of a namespace."""
     path = ui.names
-    tree, namespaces, tables, properties = await together(
+    tree, namespaces, tables, properties = await gather(
         load_tree(ui, path),
         _list(ui, "list_namespaces", path),
         _list(ui, "list_tables", path),
@@ -64,7 +64,7 @@ async def show_namespace(ui: UiRequest) -> Response:
     )
 
 
-def _failure(namespaces: Part[Any], tables: Part[Any]) -> LanceNamespaceError | None:
+def _failure(namespaces: Result[Any], tables: Result[Any]) -> LanceNamespaceError | None:
     """Return the error if neither listing succeeded, else None."""
     if namespaces.error is None or tables.error is None:
         return None
@@ -82,7 +82,7 @@ async def _states(ui: UiRequest) -> dict[str, str]:
     return {name: state for name, state in found.items() if state != OK}
 
 
-async def _list(ui: UiRequest, operation: str, path: Sequence[str]) -> Part[Any]:
+async def _list(ui: UiRequest, operation: str, path: Sequence[str]) -> Result[Any]:
     is_tables = operation == "list_tables"
     token = ui.text(_parameter("tables" if is_tables else "namespaces"))
     fields = {"id": list(path), "limit": _PAGE_SIZE, "page_token": token or None}
@@ -102,7 +102,7 @@ def _parameter(kind: str) -> str:
     return f"{kind}_page"
 
 
-def _listing(ui: UiRequest, path: list[str], part: Part[Any], kind: str) -> Listing:
+def _listing(ui: UiRequest, path: list[str], part: Result[Any], kind: str) -> Listing:
     if part.error is not None:
         return Listing(
             message="" if is_no_level(part) and not ui.text(_parameter(kind)) else part.message

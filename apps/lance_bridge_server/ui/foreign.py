@@ -19,7 +19,7 @@ from lance_bridge.redaction import is_secret, redact
 from ..access.permissions import catalog_of
 from .browse import Listing
 from .rendering import address, html_page
-from .request import UiRequest, together
+from .request import UiRequest, gather
 from .tree import load_tree
 
 # -- schema ----------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def show_others(ui: UiRequest) -> Response:
     """Return the page with the names of a namespace's tables that are not Lance tables."""
     path = ui.names
     fields = {"id": path, "limit": _PAGE_SIZE, "page_token": ui.text("page") or None}
-    tree, answer = await together(
+    tree, answer = await gather(
         load_tree(ui, path), ui.call("list_tables", fields, method=list_foreign)
     )
     following = {"page": answer.page_token}
@@ -212,7 +212,7 @@ async def show_foreign(ui: UiRequest) -> Response:
     """
     path = ui.names
     found: ForeignTable | None
-    tree, found = await together(
+    tree, found = await gather(
         load_tree(ui, path[:-1]), ui.call("describe_table", {"id": path}, method=describe_foreign)
     )
     if found is None:

@@ -28,12 +28,12 @@ from ..monitoring.metrics import Metrics
 from .rendering import PRIVATE_HEADERS, html_page
 from .request import (
     OPERATION_BY_NAME,
-    Part,
+    Result,
     UiRequest,
-    as_part,
+    as_result,
     error_text,
+    gather,
     public_finding,
-    together,
 )
 from .sign_in import Forms
 
@@ -123,7 +123,7 @@ class HealthPages:
 
     async def show_health(self, ui: UiRequest) -> Response:
         """Return the page with requests, catalogs, the audit log and migrations."""
-        states, lines, migrations = await together(
+        states, lines, migrations = await gather(
             self._gateway.health.states(),
             self._part(ui, READ_AUDIT_LOG, self._last_lines),
             self._part(ui, LIST_MIGRATIONS, _list_migrations),
@@ -159,7 +159,7 @@ class HealthPages:
                     f"{ui.principal.name} may not run the doctor on '{name}'"
                 )
         page = fields.get("page")
-        parts = await together(*(self._diagnose(ui, each, page) for each in catalogs))
+        parts = await gather(*(self._diagnose(ui, each, page) for each in catalogs))
         return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
 
     async def send_report(self, ui: UiRequest) -> Response:
@@ -223,13 +223,13 @@ class HealthPages:
 
     # -- work --------------------------------------------------------------------------------------
 
-    async def _part(self, ui: UiRequest, right: str, work: Callable[[], T]) -> Part[T] | None:
+    async def _part(self, ui: UiRequest, right: str, work: Callable[[], T]) -> Result[T] | None:
         """Return a part of the page, or None if the principal may not see it."""
         try:
             self._require(ui, right, ())
         except PermissionDeniedError:
             return None
-        return await as_part(self._run(ui, work))
+        return await as_result(self._run(ui, work))
 
     async def _run(self, ui: UiRequest, work: Callable[[], T], seconds: float = _SECONDS) -> T:
         """Run work in one of the threads for operations."""
@@ -241,17 +241,17 @@ class HealthPages:
         audit = self._gateway.audit
         return audit.last_lines(_LINES) if audit else []
 
-    async def _diagnose(self, ui: UiRequest, catalog: str, page: str | None) -> Part[Diagnosis]:
+    async def _diagnose(self, ui: UiRequest, catalog: str, page: str | None) -> Result[Diagnosis]:
         namespace = self._gateway.catalogs[catalog]
         limit = _DOCTOR_LIMIT
         work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
-        return await as_part(self._run(ui, work, _DOCTOR_SECONDS))
+        return await as_result(self._run(ui, work, _DOCTOR_SECONDS))
 
     def _doctor_page(
         self,
         ui: UiRequest,
         catalogs: Sequence[str],
-        results: dict[str, Part[Diagnosis]] | None = None,
+        results: dict[str, Result[Diagnosis]] | None = None,
     ) -> Response:
         errors = [each.error for each in (results or {}).values() if each.error]
         if errors:

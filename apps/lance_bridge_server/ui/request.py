@@ -144,7 +144,7 @@ _SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Part(Generic[T]):
+class Result(Generic[T]):
     """A part of a page, or why it is missing."""
 
     value: T | None = None
@@ -213,20 +213,20 @@ class UiRequest:
         seconds: float = _SECONDS,
         *,
         method: Method | None = None,
-    ) -> Part[Any]:
+    ) -> Result[Any]:
         """Run an operation for a part of the page, and return its result or error."""
-        return await as_part(self.call(operation, fields, read, seconds, method=method))
+        return await as_result(self.call(operation, fields, read, seconds, method=method))
 
 
-async def as_part(work: Awaitable[T]) -> Part[T]:
+async def as_result(work: Awaitable[T]) -> Result[T]:
     """Await work, and return its result or its error of the API."""
     try:
-        return Part(await work)
+        return Result(await work)
     except LanceNamespaceError as error:
-        return Part(error=error)
+        return Result(error=error)
 
 
-async def together(*parts: Awaitable[Any]) -> list[Any]:
+async def gather(*parts: Awaitable[Any]) -> list[Any]:
     """Await several parts of a page concurrently, and return their results in order.
 
     The first error is raised after all have ended, so that none outlives the request.

@@ -33,7 +33,7 @@ from lance_bridge.requests import Ref
 
 from ..access.permissions import catalog_of
 from .cells import HEAD_BYTES, LARGEST_IMAGE
-from .request import Part, UiRequest, error_text
+from .request import Result, UiRequest, error_text
 
 # -- version ---------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ Heads = Mapping[str, Mapping[int, bytes | None]]
 
 async def read_heads(
     ui: UiRequest, state: State, wanted: Mapping[str, Sequence[int]], read: Callable[[Heads], Any]
-) -> Part[Any]:
+) -> Result[Any]:
     """Return the result of a function on the first bytes of some blobs.
 
     Blobs that are references to files elsewhere are left out, and so are all blobs of a catalog of
@@ -352,7 +352,7 @@ _FIELDS = ("filter", "near", "text", "sort")
 class Outcome:
     """The result of a query, or its error."""
 
-    found: Part[Any]
+    found: Result[Any]
     field: str = ""
     """The field of the form that the error is about; empty if it is about none of them."""
 
@@ -384,9 +384,9 @@ async def find_rows(
     try:
         vector = await _vector_of(ui, state, query, vector_columns)
     except _QUERY_ERRORS as error:
-        return Outcome(Part(error=error), "near")
+        return Outcome(Result(error=error), "near")
     except LanceNamespaceError as error:
-        return Outcome(Part(error=error))
+        return Outcome(Result(error=error))
     fields = {
         "id": ui.names,
         "with_row_id": with_row_id,
@@ -404,7 +404,7 @@ async def _find_wrong_field(
     fields: Mapping[str, Any],
     query: RowQuery,
     vector: Sequence[float] | None,
-    failed: Part[Any],
+    failed: Result[Any],
 ) -> Outcome:
     """Return a query's error with the wrong field: a query with only that field fails, too."""
     given = [each for each in _FIELDS if getattr(query, each)]

@@ -21,7 +21,7 @@ from lance_bridge.values import to_text
 
 from .cells import LARGEST_IMAGE, Blob, Cell, ColumnLine, column_lines, image_type, make_cell
 from .rendering import PRIVATE_HEADERS, SECURITY_HEADERS, address, html_page
-from .request import Part, UiRequest, together
+from .request import Result, UiRequest, gather
 from .rows import (
     METRICS,
     ROW_ID,
@@ -388,14 +388,14 @@ async def show_rows(ui: UiRequest) -> Response:
     path = ui.names
     state = await requested_state(ui, path)
     query = requested_rows(ui)
-    tree, table, references = await together(
+    tree, table, references = await gather(
         load_tree(ui, path, is_table=True), describe(ui, path, state), load_references(ui, path)
     )
     lines = column_lines(table.var_schema.fields) if table.var_schema else []
     vectors = [each.path for each in lines if each.kind == "vector"]
     columns = {each.name: each for each in lines if each.depth == 0}
     sortable = (each for each in columns.values() if each.kind in _SORTED_KINDS)
-    view, outcome = RowsView(path, state, query, columns, table.version), Outcome(Part())
+    view, outcome = RowsView(path, state, query, columns, table.version), Outcome(Result())
     if lines:
         outcome = await find_rows(
             ui, state, query, vectors, view.with_rows, count=query.size + 1, with_row_id=True

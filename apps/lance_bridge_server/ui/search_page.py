@@ -15,7 +15,7 @@ from lance_bridge_federated import FederatedNamespace, Scope, Search
 
 from ..errors import public_text
 from .rendering import address, html_page
-from .request import Part, UiRequest, VisibleNamespace, as_part, together
+from .request import Result, UiRequest, VisibleNamespace, as_result, gather
 
 _SECONDS = 15.0
 _GRACE_SECONDS = 15.0
@@ -64,13 +64,13 @@ async def _search(ui: UiRequest, word: str, scopes: frozenset[Scope]) -> Results
     catalogs = await _visible_catalogs(ui)
     deadline = time.monotonic() + _SECONDS
 
-    def search_in(name: str, path: list[str]) -> Awaitable[Part[Results]]:
+    def search_in(name: str, path: list[str]) -> Awaitable[Result[Results]]:
         namespace = partial(VisibleNamespace, ui, path, deadline)
         work = partial(_results_of, Search({name: namespace}, word, scopes), path)
         operation = ui.http.state.operation
-        return as_part(ui.gateway.work(ui.http, work, operation, _SECONDS + _GRACE_SECONDS))
+        return as_result(ui.gateway.work(ui.http, work, operation, _SECONDS + _GRACE_SECONDS))
 
-    parts = await together(*(search_in(name, path) for name, path in catalogs.items()))
+    parts = await gather(*(search_in(name, path) for name, path in catalogs.items()))
     found, unavailable, unread = [], {}, 0
     for name, part in zip(catalogs, parts, strict=True):
         if part.error is not None:

@@ -25,7 +25,7 @@ from lance_bridge_federated import FederatedNamespace
 from ..access.permissions import catalog_of
 from .cells import FragmentPlot, column_lines, line_points, share_percent
 from .rendering import address, html_page
-from .request import Part, UiRequest, as_part, public_finding, together
+from .request import Result, UiRequest, as_result, gather, public_finding
 from .rows import State, requested_state
 from .tree import load_tree
 
@@ -80,13 +80,13 @@ class History:
 class References:
     """Tags and branches, each with the version that it refers to or starts from."""
 
-    tags: Part[Mapping[str, Any]]
-    branches: Part[Mapping[str, Any]]
+    tags: Result[Mapping[str, Any]]
+    branches: Result[Mapping[str, Any]]
 
 
 async def load_references(ui: UiRequest, path: Sequence[str]) -> References:
     """Return the tags and branches of a table, by name."""
-    tags, branches = await together(
+    tags, branches = await gather(
         ui.attempt("list_table_tags", {"id": list(path)}, lambda answer: _sorted(answer.tags)),
         ui.attempt(
             "list_table_branches", {"id": list(path)}, lambda answer: _sorted(answer.branches)
@@ -99,7 +99,7 @@ def _sorted(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -> Part[History]:
+async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -> Result[History]:
     """Return a page of the versions of a table."""
     fields = {
         "id": list(path),
@@ -108,17 +108,17 @@ async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -
         "limit": _PAGE_SIZE,
         "page_token": ui.text("page") or None,
     }
-    page, tags = await together(
+    page, tags = await gather(
         ui.attempt("list_table_versions", fields),
         ui.attempt("list_table_tags", {"id": list(path)}),
     )
     if page.error is not None:
-        return Part(error=page.error)
+        return Result(error=page.error)
     answer = page.require()
     lines = await _read_lines(ui, path, branch, answer.versions, _tags_by_version(tags, branch))
     counts = [float(each.rows) for each in reversed(lines) if each.rows is not None]
     following = address("versions", path, branch=branch, page=answer.page_token)
-    return Part(
+    return Result(
         History(
             lines,
             following if answer.page_token else "",
@@ -128,7 +128,7 @@ async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -
     )
 
 
-def _tags_by_version(tags: Part[Any], branch: str | None) -> dict[int, list[str]]:
+def _tags_by_version(tags: Result[Any], branch: str | None) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for name, each in sorted(tags.value.tags.items()) if tags.value else ():
         if (each.branch or None) == branch:
@@ -145,7 +145,7 @@ async def _read_lines(
 ) -> list[VersionLine]:
     slots = asyncio.Semaphore(_AT_ONCE)
     numbers = [each.version for each in versions]
-    read = await together(*(_read_version(ui, slots, path, branch, each) for each in numbers))
+    read = await gather(*(_read_version(ui, slots, path, branch, each) for each in numbers))
     return [
         VersionLine(
             each.version,
@@ -323,9 +323,9 @@ async def show_overview(ui: UiRequest) -> Response:
     """Return the page of a table: its schema, indices, storage and properties."""
     path = ui.names
     state = await requested_state(ui, path)
-    tree, described, rows, stats, indices, findings = await together(
+    tree, described, rows, stats, indices, findings = await gather(
         load_tree(ui, path, is_table=True),
-        as_part(describe(ui, path, state)),
+        as_result(describe(ui, path, state)),
         ui.attempt("count_table_rows", {"id": path, **state.fields}, _count_of),
         ui.attempt("get_table_stats", {"id": path, "branch": state.branch}),
         ui.attempt("list_table_indices", {"id": path, "limit": _MOST_INDICES, **state.fields}),
@@ -335,7 +335,7 @@ async def show_overview(ui: UiRequest) -> Response:
     # The entry is shown without its data, with the doctor's way out.
     table = await ui.call("describe_table", {"id": path}) if missing else described.require()
     if state.version is not None:
-        stats = Part()  # they are about the latest version only
+        stats = Result()  # they are about the latest version only
     return html_page(
         "table.html",
         principal=ui.principal,
@@ -373,7 +373,7 @@ def _count_of(result: Any) -> int:
     return int(getattr(result, "count", result))
 
 
-def _deleted_share(table: Any, rows: Part[int]) -> float:
+def _deleted_share(table: Any, rows: Result[int]) -> float:
     """Return the percentage of deleted rows in the files."""
     if table.stats is None or rows.value is None:
         return 0.0
@@ -385,7 +385,7 @@ async def show_versions(ui: UiRequest) -> Response:
     """Return the page of a table's versions, tags and branches."""
     path = ui.names
     branch = ui.text("branch") or None
-    tree, table, history, references = await together(
+    tree, table, history, references = await gather(
         load_tree(ui, path, is_table=True),
         ui.call("describe_table", {"id": path, "check_declared": True}),
         load_history(ui, path, branch),
@@ -408,7 +408,7 @@ async def show_versions(ui: UiRequest) -> Response:
 async def show_connect(ui: UiRequest) -> Response:
     """Return the page with code to read a table from other programs."""
     path = ui.names
-    tree, table = await together(
+    tree, table = await gather(
         load_tree(ui, path, is_table=True),
         ui.call("describe_table", {"id": path, "check_declared": True}),
     )

@@ -18,7 +18,7 @@ from lance_bridge.errors import invalid
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
 from .rendering import address, html_page
-from .request import UiRequest, error_text, together
+from .request import UiRequest, error_text, gather
 from .rows import State
 from .sign_in import Forms, redirect
 from .tree import load_tree
@@ -54,7 +54,7 @@ class TagPages:
         self, ui: UiRequest, name: str, version: str, error: LanceNamespaceError | None = None
     ) -> Response:
         path = ui.names
-        tree, table = await together(
+        tree, table = await gather(
             load_tree(ui, path, is_table=True),
             ui.call("describe_table", {"id": path, "check_declared": True}),
         )

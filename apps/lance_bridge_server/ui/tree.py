@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ..errors import STATUS_BY_CODE, error_headers
 from ..http.exchange import exchange_of
 from .rendering import address, html_page
-from .request import Part, UiRequest, error_text, together
+from .request import Result, UiRequest, error_text, gather
 
 # -- tree ------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = Fals
         is_table: Whether that is a table. Its siblings are not listed, because there may be many.
     """
     opened = list(path[:-1] if is_table else path)
-    levels = await together(*(_load_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
+    levels = await gather(*(_load_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
     root = node = _node([], levels[0], opened[:1])
     for depth, level in enumerate(levels[1:], 1):
         at = opened[:depth]
@@ -95,7 +95,7 @@ async def _load_level(ui: UiRequest, path: Sequence[str]) -> _Level:
     return _Level(list(answer.namespaces), bool(answer.page_token))
 
 
-def is_no_level(part: Part[object]) -> bool:
+def is_no_level(part: Result[object]) -> bool:
     """Return whether a listing failed because the level cannot contain such objects."""
     return isinstance(part.error, (InvalidInputError, UnsupportedOperationError))
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .common import exit_on_error
-from .completion import catalog_names
+from .common import catalog_names, exit_on_error
 from .groups import ProgramGroup, imported_app
 from .output import color_system, log_messages
 

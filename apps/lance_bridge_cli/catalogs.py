@@ -15,8 +15,18 @@ from lance_bridge.user_files import config_path
 
 from . import api
 from .common import CatalogName, OutputOption, Properties, connected, exit_on_error, require_catalog
-from .output import UNLIMITED, Output, key_value_table, make_table, print_parts, spinner
-from .rows import RowsOption, RowsOutput, print_list, print_markdown
+from .output import (
+    UNLIMITED,
+    Output,
+    RowsOption,
+    RowsOutput,
+    key_value_table,
+    make_table,
+    print_list,
+    print_markdown,
+    print_parts,
+    spinner,
+)
 
 if TYPE_CHECKING:
     from lance_bridge.capabilities import Capabilities

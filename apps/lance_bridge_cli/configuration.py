@@ -15,10 +15,17 @@ import lance_bridge
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import OutputOption, exit_on_error, usage_error
-from .completion import configured_names
-from .output import Output, make_table, message, print_parts, print_result
-from .rows import RowsOption, RowsOutput, print_list
+from .common import OutputOption, configured_names, exit_on_error, usage_error
+from .output import (
+    Output,
+    RowsOption,
+    RowsOutput,
+    make_table,
+    message,
+    print_list,
+    print_parts,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from lance_bridge.config import CatalogConfig

@@ -23,8 +23,16 @@ from .common import (
     parse_key_values,
     parse_name,
 )
-from .output import Output, key_value_table, print_parts, print_result, spinner
-from .rows import RowsOption, RowsOutput, print_page
+from .output import (
+    Output,
+    RowsOption,
+    RowsOutput,
+    key_value_table,
+    print_page,
+    print_parts,
+    print_result,
+    spinner,
+)
 
 app = typer.Typer()
 

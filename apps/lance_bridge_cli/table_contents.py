@@ -22,8 +22,7 @@ from .common import (
     read_rows,
     usage_error,
 )
-from .output import Output, print_result, spinner
-from .rows import RowsOption, RowsOutput, print_data, print_page
+from .output import Output, RowsOption, RowsOutput, print_data, print_page, print_result, spinner
 
 Version = Annotated[
     int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
@@ -135,7 +134,7 @@ def _print_rows(
     fields: dict[str, Any],
     columns: list[str] | None,
 ) -> None:
-    from .arrow_rows import batch_to_rows  # noqa: PLC0415 - takes long to import
+    from .schemas import batch_to_rows  # noqa: PLC0415 - takes long to import
 
     given = {key: value for key, value in fields.items() if value is not None}
     given = {"id": parse_name(table), "vector": {}, **given}

@@ -33,14 +33,16 @@ from .common import (
 from .output import (
     UNLIMITED,
     Output,
+    RowsOption,
+    RowsOutput,
     key_value_table,
     make_table,
     message,
+    print_page,
     print_parts,
     print_result,
     spinner,
 )
-from .rows import RowsOption, RowsOutput, print_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +150,7 @@ def _describe(namespace: api.LanceNamespace, names: list[str]) -> dict[str, Any]
 
 def _add_sql_types(fields: dict[str, Any], namespace: api.LanceNamespace, names: list[str]) -> None:
     """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
-    from .sql_types import sql_type  # noqa: PLC0415 - takes seconds to import
+    from .schemas import sql_type  # noqa: PLC0415 - takes seconds to import
 
     schema = _read_schema(namespace, names, fields["version"])
     for each, field in zip(fields["schema"], schema, strict=True):

@@ -21,7 +21,8 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
-from . import clock_skew, reachability
+from . import findings as clock_skew
+from . import findings as reachability
 from .findings import Commands, Finding, Kind
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
 from .tables import TableChecks, broken_name

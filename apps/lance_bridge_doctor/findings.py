@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import http.client
+import logging
+import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from enum import Enum
+from urllib.parse import urlsplit
+
+from lance_namespace import ListNamespacesRequest
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+
+from lance_bridge import locations
+from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
+from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.entry import TableEntry
+from lance_bridge.extras import MissingExtraError
+from lance_bridge.namespace import LanceBridgeNamespace
 
 PROGRAM = "lance-bridge"
 
@@ -88,3 +113,168 @@ class Commands:
     def _without(self, keys: Sequence[str]) -> Commands:
         rest = {key: value for key, value in self.properties.items() if key not in keys}
         return replace(self, properties=rest)
+
+
+# -- reachability ----------------------------------------------------------------------------------
+
+
+_ADDRESSES = ("uri", "host", "endpoint", "region")
+"""Properties with the address of a catalog."""
+_IDENTITIES = ("access_key_id", "client_id", "auth.username")
+"""Properties that belong to a secret."""
+_PROPERTY = re.compile(r"property '([^']+)'")
+_STORAGE_SECRETS = {
+    "s3": ("aws_access_key_id", "aws_secret_access_key"),
+    "gs": ("google_service_account",),
+    "az": ("azure_storage_account_name", "azure_storage_account_key"),
+}
+
+
+def properties_finding(error: LanceNamespaceError, commands: Commands) -> Finding:
+    """Return the problem of properties with which no namespace could be created, without a call.
+
+    If the implementation is unknown, so are the secret properties: no value is repeated.
+    """
+    if isinstance(error, MissingExtraError):
+        return Finding(Kind.MISSING_EXTRA, commands.catalog, str(error), error.command)
+    named = _PROPERTY.search(str(error))
+    if isinstance(error, UnsupportedOperationError) or named is None:
+        return Finding(
+            Kind.CONFIGURATION, commands.catalog, str(error), "lance-bridge catalogs list"
+        )
+    key = named[1]
+    is_unknown = f"has no property '{key}'" in str(error)
+    command = commands.unset(key) if is_unknown else commands.set(key)
+    return Finding(Kind.CONFIGURATION, commands.catalog, str(error), command)
+
+
+def check_catalog(namespace: LanceBridgeNamespace, commands: Commands) -> Iterator[Finding]:
+    """Yield a finding if the smallest call to the catalog fails."""
+    try:
+        namespace.list_namespaces(ListNamespacesRequest(limit=1))
+    except LanceNamespaceError as error:
+        yield _catalog_finding(error, namespace, commands)
+
+
+def _catalog_finding(
+    error: LanceNamespaceError, namespace: LanceBridgeNamespace, commands: Commands
+) -> Finding:
+    declared = list(namespace.config_type.declared())
+    kind, command = Kind.CATALOG, commands.on_catalog(["catalogs", "test"])
+    if isinstance(error, MissingExtraError):
+        kind, command = Kind.MISSING_EXTRA, error.command
+    elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
+        kind = Kind.REFUSED
+        secret = [each.key for each in declared if each.secret]
+        command = commands.set(*_credentials(secret, namespace.properties))
+    elif isinstance(error, ServiceUnavailableError):
+        kind = Kind.UNREACHABLE
+        keys = [each.key for each in declared]
+        command = commands.set(next((key for key in _ADDRESSES if key in keys), keys[0]))
+    elif isinstance(error, InvalidInputError):
+        kind = Kind.CONFIGURATION
+    elif isinstance(error, ThrottlingError):
+        command = commands.on_catalog(["doctor"])
+    return Finding(kind, commands.catalog, str(error), command)
+
+
+def _credentials(secret: Sequence[str], given: Mapping[str, str]) -> list[str]:
+    """Return the credential properties that are set, or the first that could be set."""
+    used = [key for key in (*_IDENTITIES, *secret) if key in given]
+    return used or list(secret[:1])
+
+
+def storage_finding(
+    error: LanceNamespaceError, subject: str, location: str, commands: Commands
+) -> Finding:
+    """Return a finding that storage could not be read, so its content is unknown."""
+    scheme = locations.key(location)[0]
+    if scheme == "file" and isinstance(error, PermissionDeniedError):
+        command = f"chmod -R u+rwX {shlex.quote(locations.for_lance(location))}"
+    elif scheme == "file":  # the disk or the mount failed: check again when it works
+        command = commands.on_catalog(["doctor"])
+    elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
+        keys = _STORAGE_SECRETS.get(scheme, ())
+        command = commands.set(*(STORAGE_PREFIX + key for key in keys))
+    else:
+        command = commands.set(STORAGE_PREFIX + _endpoint(scheme))
+    return Finding(Kind.STORAGE, subject, str(error), command)
+
+
+def _endpoint(scheme: str) -> str:
+    prefix = {"s3": "aws", "gs": "google", "az": "azure_storage"}.get(scheme, "aws")
+    return f"{prefix}_endpoint"
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+TOLERANCE = 30.0
+"""Seconds by which clocks may differ. AWS accepts a signature within 300."""
+FIX = "sudo timedatectl set-ntp true"
+_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+def check_servers(config: CatalogConfig) -> Iterator[Finding]:
+    """Yield a finding for each server of a configuration whose clock differs.
+
+    Only servers with an HTTP address are checked; one that does not respond is skipped.
+    """
+    for origin in sorted(_origins(config)):
+        skew = measure_skew(origin)
+        if skew is not None and abs(skew) > TOLERANCE:
+            text = f"Its clock is {_format(skew)} this machine's: one of them is wrong"
+            yield Finding(Kind.CLOCK_SKEW, origin, text, FIX)
+
+
+def measure_skew(origin: str) -> float | None:
+    """Return by how many seconds a server's clock is ahead; None if it is unknown."""
+    parts = urlsplit(origin)
+    is_secure = parts.scheme == "https"
+    connect = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+    connection = connect(parts.netloc, timeout=_SECONDS)
+    try:
+        started = time.time()
+        connection.request("HEAD", "/")
+        date = connection.getresponse().getheader("Date")
+        middle = (started + time.time()) / 2
+    except (OSError, http.client.HTTPException, ssl.SSLError) as error:
+        logger.info("the clock of %s is unknown: %s", origin, error)
+        return None
+    finally:
+        connection.close()
+    try:
+        # A date has no fractions of a second: on average it is half a second behind.
+        return parsedate_to_datetime(date or "").timestamp() + 0.5 - middle
+    except ValueError:
+        return None
+
+
+def check_entry(entry: TableEntry, now: float) -> Iterator[Finding]:
+    """Yield a finding if an entry has a time in the future."""
+    times, state = [entry.record.properties.get(DECLARED_AT, "")], entry.managed
+    if state is not None and state.held is not None:
+        times.append(str(state.held))
+    ahead = max((int(each) / 1000 - now for each in times if each.isdecimal()), default=0.0)
+    if ahead > TOLERANCE:
+        text = (
+            f"Its entry was written at a time that is {_format(ahead)} this machine's: the "
+            "writer's clock, or this one, is wrong"
+        )
+        yield Finding(Kind.CLOCK_SKEW, entry.name, text, FIX)
+
+
+def _origins(config: CatalogConfig) -> set[str]:
+    texts = [value for value in vars(config).values() if isinstance(value, str)]
+    texts += [value for key, value in config.storage.items() if "endpoint" in key.lower()]
+    return {
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        for parts in map(urlsplit, texts)
+        if parts.scheme in ("http", "https") and parts.netloc
+    }
+
+
+def _format(seconds: float) -> str:
+    return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -30,8 +30,7 @@ from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 
-from .findings import Commands, Finding, Kind
-from .reachability import storage_finding
+from .findings import Commands, Finding, Kind, storage_finding
 from .tables import TableChecks
 
 _PROBE = "lance_bridge_doctor"

@@ -24,9 +24,8 @@ from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDire
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from . import clock_skew
-from .findings import Commands, Finding, Kind
-from .reachability import storage_finding
+from . import findings as clock_skew
+from .findings import Commands, Finding, Kind, storage_finding
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
 """Values of `managed_by`; ``catalog`` is another implementation's value for storage."""

@@ -18,11 +18,9 @@ from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model
 
 from . import listing, sharing
-from .children import Child, Connect
-from .config import IMPL, children_from
+from .children import IMPL, Child, Connect, children_from
 from .delegation import delegates, request_type
-from .error_text import errors_of
-from .identifiers import check_catalog_name, ids_in, map_ids, split
+from .identifiers import check_catalog_name, errors_of, ids_in, map_ids, split
 
 
 @delegates

@@ -22,9 +22,9 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import JsonArrowField
 
-from .error_text import describe, errors_of
+from .identifiers import describe, errors_of
+from .listing import Path, all_paths
 from .namespace import FederatedNamespace
-from .walking import Path, all_paths
 
 _THREADS = 8
 _CHUNK = 64

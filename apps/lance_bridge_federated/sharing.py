@@ -13,7 +13,7 @@ from lance_bridge.errors import display, marking_other_entries
 from lance_bridge.namespace import LanceBridgeNamespace
 
 from .children import Child
-from .error_text import errors_of, with_text
+from .identifiers import errors_of, with_text
 
 
 def may_have_entries(child: Child) -> bool:

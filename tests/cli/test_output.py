@@ -21,20 +21,23 @@ from typer.testing import CliRunner
 
 from lance_bridge.values import JsonText
 from lance_bridge_cli.app import app
-from lance_bridge_cli.arrow_rows import batch_to_rows
 from lance_bridge_cli.output import (
     Output,
+    RowsOutput,
+    format_cell,
     key_value_table,
     log_messages,
     make_table,
     message,
+    print_data,
+    print_list,
+    print_page,
     print_parts,
     print_result,
     printable,
     to_json,
 )
-from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
-from lance_bridge_cli.sql_types import sql_type
+from lance_bridge_cli.schemas import batch_to_rows, sql_type
 from lance_bridge_migrate.commands.progress import log_file
 
 from .running import Terminal, at_terminal

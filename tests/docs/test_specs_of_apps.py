@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from lance_bridge import exit_codes
 from lance_bridge_doctor import Kind
-from lance_bridge_federated import config as federation
+from lance_bridge_federated import children as federation
 from lance_bridge_migrate import Level, migration_type
 from lance_bridge_migrate.migration import MIGRATION_TYPES
 from lance_bridge_migrate.run import RunOptions

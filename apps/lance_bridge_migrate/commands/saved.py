@@ -9,8 +9,14 @@ import typer
 
 import lance_bridge_migrate as migrations
 from lance_bridge_cli.common import OutputOption, exit_on_error
-from lance_bridge_cli.output import Output, message, print_result
-from lance_bridge_cli.rows import RowsOption, RowsOutput, print_list
+from lance_bridge_cli.output import (
+    Output,
+    RowsOption,
+    RowsOutput,
+    message,
+    print_list,
+    print_result,
+)
 
 from ..levels import Level
 from .options import (

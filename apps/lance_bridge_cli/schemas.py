@@ -10,35 +10,16 @@ from pyarrow import types
 
 from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import unsupported
-
-_NAMES = {
-    "bool": "boolean",
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "uint8": "tinyint unsigned",
-    "uint16": "smallint unsigned",
-    "uint32": "int unsigned",
-    "uint64": "bigint unsigned",
-    "halffloat": "float16",
-    "large_string": "string",
-    "string_view": "string",
-    "large_binary": "binary",
-    "binary_view": "binary",
-    "date32[day]": "date",
-    "date64[ms]": "date",
-}
+from lance_bridge.types import plain_type
 
 
 def sql_type(type_: pa.DataType) -> str:
     """Return a type's SQL name, such as ``decimal(10,2)``, ``array<int>`` or ``float[128]``."""
     if isinstance(type_, pa.BaseExtensionType):
         return f"{sql_type(type_.storage_type)} ({type_.extension_name})"
-    for applies, form in _FORMS:
-        if applies(type_):
-            return form(type_)
-    return _NAMES.get(str(type_), str(type_))
+    if plain := plain_type(type_):
+        return plain.sql
+    return next((form(type_) for applies, form in _FORMS if applies(type_)), str(type_))
 
 
 def _timestamp(type_: pa.DataType) -> str:

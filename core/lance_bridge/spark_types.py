@@ -5,40 +5,17 @@ Source: the JSON of ``pyspark.sql.types.StructType``, which Unity Catalog stores
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
 
 from .records import Column
+from .types import plain_type
 
 SparkType = str | dict[str, Any]
 
 _LARGEST_DECIMAL = 38
-_NAMES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (arrow.is_null, "void"),
-    (arrow.is_boolean, "boolean"),
-    (arrow.is_int8, "byte"),
-    (arrow.is_int16, "short"),
-    (arrow.is_int32, "integer"),
-    (arrow.is_int64, "long"),
-    # Spark has no unsigned integers: the next larger type holds all values.
-    (arrow.is_uint8, "short"),
-    (arrow.is_uint16, "integer"),
-    (arrow.is_uint32, "long"),
-    (arrow.is_uint64, "decimal(20,0)"),
-    (arrow.is_float16, "float"),
-    (arrow.is_float32, "float"),
-    (arrow.is_float64, "double"),
-    (arrow.is_string, "string"),
-    (arrow.is_large_string, "string"),
-    (arrow.is_string_view, "string"),
-    (arrow.is_date, "date"),
-    # Spark has no type for a time of day or a duration that all its readers support.
-    (arrow.is_time, "long"),
-    (arrow.is_duration, "long"),
-)
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
@@ -55,15 +32,19 @@ def spark_type(data_type: pa.DataType) -> SparkType:
         return spark_type(data_type.storage_type)
     if arrow.is_dictionary(data_type):
         return spark_type(data_type.value_type)
-    for matches, name in _NAMES:
-        if matches(data_type):
-            return name
+    plain = plain_type(data_type)
+    return plain.spark if plain else _with_parameters(data_type) or _nested(data_type)
+
+
+def _with_parameters(data_type: pa.DataType) -> str | None:
+    if arrow.is_time(data_type) or arrow.is_duration(data_type):
+        return "long"  # Spark has no type for these that all its readers support
     if arrow.is_timestamp(data_type):
         return "timestamp" if data_type.tz else "timestamp_ntz"
     if arrow.is_decimal(data_type):
         fits = data_type.precision <= _LARGEST_DECIMAL
         return f"decimal({data_type.precision},{data_type.scale})" if fits else "string"
-    return _nested(data_type)
+    return None
 
 
 def _nested(data_type: pa.DataType) -> SparkType:

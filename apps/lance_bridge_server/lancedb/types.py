@@ -12,18 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from lance_bridge.errors import invalid, unsupported
+from lance_bridge.types import PLAIN_TYPES
 
-_NAMES = {
-    "utf8": "string",
-    "large_utf8": "large_string",
-    "boolean": "bool",
-    "float16": "halffloat",
-    "float32": "float",
-    "float64": "double",
-    "date32": "date32:day",
-    "date64": "date64:ms",
-}
-_SPECIFIED = {name: specified for specified, name in _NAMES.items() if specified != "boolean"}
+_NAMES = {**{each.name: each.lance for each in PLAIN_TYPES}, "boolean": "bool"}
+_SPECIFIED = {each.lance: each.name for each in PLAIN_TYPES}
 _WITH_UNIT = ("timestamp", "time32", "time64", "duration")
 
 Json = dict[str, Any]

@@ -20,6 +20,7 @@ from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
 from lance_bridge.blobs import is_blob_type
 from lance_bridge.errors import invalid
+from lance_bridge.types import plain_type
 
 from . import stored_types
 from .column_names import require_readable
@@ -74,23 +75,15 @@ def read_type(dtype: pa.DataType) -> pa.DataType:
 
 
 _READ_AS: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
-    (arrow.is_float16, pa.float32()),
-    (arrow.is_uint8, pa.int16()),
-    (arrow.is_uint16, pa.int32()),
-    (arrow.is_uint32, pa.int64()),
-    (arrow.is_uint64, pa.decimal128(20, 0)),
-    (arrow.is_large_string, pa.string()),
-    (arrow.is_string_view, pa.string()),
-    (arrow.is_large_binary, pa.binary()),
     (arrow.is_fixed_size_binary, pa.binary()),
-    (arrow.is_binary_view, pa.binary()),
-    (arrow.is_date64, pa.date32()),
     (arrow.is_time, pa.int64()),
     (arrow.is_duration, pa.duration("us")),
 )
 
 
 def _plain(dtype: pa.DataType) -> pa.DataType:
+    if plain := plain_type(dtype):
+        return plain.read_as or dtype
     for matches, read in _READ_AS:
         if matches(dtype):
             return read

@@ -17,15 +17,7 @@ from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowFi
 from pydantic import ValidationError
 
 from ..errors import invalid
-
-_NAMES = {
-    "halffloat": "float16",
-    "float": "float32",
-    "double": "float64",
-    "string": "utf8",
-    "large_string": "large_utf8",
-    "string_view": "utf8_view",
-}
+from ..types import PLAIN_TYPES, plain_type
 
 
 def to_json(schema: pa.Schema) -> JsonArrowSchema:
@@ -87,8 +79,8 @@ def _type_to_json(dtype: pa.DataType) -> JsonArrowDataType:
 
 def _plain_name(dtype: pa.DataType) -> str:
     """Return a type's name without its parameters: ``timestamp[us]`` is ``timestamp``."""
-    name = str(dtype).split("[", 1)[0].split("<", 1)[0]
-    return _NAMES.get(name, name)
+    plain = plain_type(dtype)
+    return plain.name if plain else str(dtype).split("[", 1)[0].split("<", 1)[0]
 
 
 def _decode(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
@@ -100,29 +92,13 @@ def _decode(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
 # -- from JSON -------------------------------------------------------------------------------------
 
 _PLAIN: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "bool": pa.bool_(),
+    **{each.name: each.arrow for each in PLAIN_TYPES},
     "boolean": pa.bool_(),
-    **{
-        f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")()
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "utf8": pa.string(),
-    "large_utf8": pa.large_string(),
-    "utf8_view": pa.string_view(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
-    "binary_view": pa.binary_view(),
-    "date32": pa.date32(),
-    "date64": pa.date64(),
     # The default unit of Lance.
     "timestamp": pa.timestamp("us"),
     "duration": pa.duration("us"),
 }
+_PRINTED = {str(each.arrow): each.name for each in PLAIN_TYPES}
 _WITH_UNIT = re.compile(r"(timestamp|duration|time32|time64)\[(s|ms|us|ns)(?:, *tz=(.+))?\]")
 _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(u?int(?:8|16|32|64)), ordered=[01]>")
 _DECIMALS = {"decimal128": pa.decimal128, "decimal256": pa.decimal256}
@@ -166,7 +142,7 @@ def _arrow_type(data_type: JsonArrowDataType) -> pa.DataType:
         return _type_with_unit(*match.groups())
     if match := _DICTIONARY.fullmatch(data_type.type):
         _refuse_keys(data_type, "length", "fields")
-        values, indices = (_NAMES.get(each, each) for each in match.groups())
+        values, indices = (_PRINTED.get(each, each) for each in match.groups())
         return pa.dictionary(_PLAIN[indices], _arrow_type(JsonArrowDataType(type=values)))
     if name in _DECIMALS:
         _refuse_keys(data_type, "fields")

@@ -1,0 +1,68 @@
+"""The plain types of Arrow and their names elsewhere: one table, from which mappings follow.
+
+A new type is one line here. Types with parameters (units, lengths, fields) are in the modules of
+each form: the specification's JSON (`lance_bridge.dataset.schema_json`), Lance's own
+(`lance_bridge_server.lancedb.types`), SQL names (`lance_bridge_cli.schemas`), Spark's types
+(`lance_bridge.spark_types`, and `lance_bridge_spark.source.types` for values).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class PlainType:
+    """A type without parameters.
+
+    Attributes:
+        arrow: The type.
+        name: Its name in Rust's Arrow, and in the specification's JSON.
+        lance: Its name in Lance's own JSON, which LanceDB's client reads.
+        sql: Its SQL name.
+        spark: Its name in Spark's JSON: the smallest type that holds all its values.
+        read_as: The type as which Spark reads its values, if it is another one.
+    """
+
+    arrow: pa.DataType
+    name: str
+    lance: str
+    sql: str
+    spark: str
+    read_as: pa.DataType | None = None
+
+
+PLAIN_TYPES = (
+    PlainType(pa.null(), "null", "null", "null", "void"),
+    PlainType(pa.bool_(), "bool", "bool", "boolean", "boolean"),
+    PlainType(pa.int8(), "int8", "int8", "tinyint", "byte"),
+    PlainType(pa.int16(), "int16", "int16", "smallint", "short"),
+    PlainType(pa.int32(), "int32", "int32", "int", "integer"),
+    PlainType(pa.int64(), "int64", "int64", "bigint", "long"),
+    # Spark has no unsigned integers: the next larger type holds all values.
+    PlainType(pa.uint8(), "uint8", "uint8", "tinyint unsigned", "short", pa.int16()),
+    PlainType(pa.uint16(), "uint16", "uint16", "smallint unsigned", "integer", pa.int32()),
+    PlainType(pa.uint32(), "uint32", "uint32", "int unsigned", "long", pa.int64()),
+    PlainType(
+        pa.uint64(), "uint64", "uint64", "bigint unsigned", "decimal(20,0)", pa.decimal128(20, 0)
+    ),
+    PlainType(pa.float16(), "float16", "halffloat", "float16", "float", pa.float32()),
+    PlainType(pa.float32(), "float32", "float", "float", "float"),
+    PlainType(pa.float64(), "float64", "double", "double", "double"),
+    PlainType(pa.string(), "utf8", "string", "string", "string"),
+    PlainType(pa.large_string(), "large_utf8", "large_string", "string", "string", pa.string()),
+    PlainType(pa.string_view(), "utf8_view", "utf8_view", "string", "string", pa.string()),
+    PlainType(pa.binary(), "binary", "binary", "binary", "binary"),
+    PlainType(pa.large_binary(), "large_binary", "large_binary", "binary", "binary", pa.binary()),
+    PlainType(pa.binary_view(), "binary_view", "binary_view", "binary", "binary", pa.binary()),
+    PlainType(pa.date32(), "date32", "date32:day", "date", "date"),
+    PlainType(pa.date64(), "date64", "date64:ms", "date", "date", pa.date32()),
+)
+_BY_TYPE = {each.arrow: each for each in PLAIN_TYPES}
+
+
+def plain_type(dtype: pa.DataType) -> PlainType | None:
+    """Return the entry of a type, or None if it has parameters."""
+    return _BY_TYPE.get(dtype)

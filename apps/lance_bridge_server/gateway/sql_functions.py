@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lance_bridge.dataset import require_sound
 from lance_bridge.errors import invalid
 
 REFUSED = (
@@ -55,7 +56,7 @@ def refuse_functions(fields: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidInputError: (13) it calls a function of `REFUSED`, or casts to a type whose values
-            are too large.
+            are too large, or its plan could overflow a stack.
     """
     for expression in _expressions(fields):
         code = expression if _AMBIGUOUS.search(expression) else _TEXT.sub("''", expression)
@@ -68,6 +69,8 @@ def refuse_functions(fields: Mapping[str, Any]) -> None:
         cast = _CAST.search(code)
         if cast:
             _check_casts(cast[1].lower(), expression)
+        # Namespaces of other libraries do not check whether a plan overflows a stack.
+        require_sound(expression, f"The expression {expression[:100]!r} cannot be planned")
 
 
 def _check_casts(function: str, expression: str) -> None:

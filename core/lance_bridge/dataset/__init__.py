@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from .arrow_compat import align
     from .change import delete_rows
     from .create import FIRST_VERSION, NewTable, create_table, not_written, write_first
-    from .expressions import check_predicate, columns_in, in_brackets, translate_query_errors
+    from .expressions import (
+        check_predicate,
+        columns_in,
+        in_brackets,
+        require_sound,
+        translate_query_errors,
+    )
     from .history.changes import VersionChange, change_of_version
     from .history.references import branches_of
     from .history.versions import directory_of
@@ -48,15 +54,21 @@ __all__ = [
     "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
     "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
     "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
-    "siblings", "stored_type", "translate_query_errors", "update_field_metadata", "vector_of",
-    "write_first",
+    "require_sound", "siblings", "stored_type", "translate_query_errors",
+    "update_field_metadata", "vector_of", "write_first",
 ]  # fmt: skip
 
 _MODULES = {
     "arrow_compat": ("align",),
     "change": ("delete_rows",),
     "create": ("FIRST_VERSION", "NewTable", "create_table", "not_written", "write_first"),
-    "expressions": ("check_predicate", "columns_in", "in_brackets", "translate_query_errors"),
+    "expressions": (
+        "check_predicate",
+        "columns_in",
+        "in_brackets",
+        "require_sound",
+        "translate_query_errors",
+    ),
     "history.changes": ("VersionChange", "change_of_version"),
     "history.references": ("branches_of",),
     "history.versions": ("directory_of",),

@@ -44,17 +44,18 @@ MOST_CONDITIONS = 5000
 """How many conditions ``and`` and ``or`` may join. A few times as many overflow Lance's stack."""
 
 MOST_STEPS = 200
-"""How many words and signs a condition may have between commas, for the same reason."""
+"""How many words and signs a condition may have, with those of its brackets, for the same reason.
+Those that commas separate do not add up."""
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
 """Strings, quoted names and comments, whose content is not SQL. A doubled quote gives two."""
 
 _END = "\n)"
 _PLACEHOLDER = re.compile(r"[?$@]|(?<!:):(?!:)")
-_PREFIXED = re.compile(r"\b[nbr]['\"]", re.IGNORECASE)
+_PREFIXED = re.compile(r"\b(?:[nbre]|u&)['\"]", re.IGNORECASE)
 _WINDOW = re.compile(r"\bover\s*\(", re.IGNORECASE)
 _JOINT = re.compile(r"\b(?:and|or)\b", re.IGNORECASE)
-_STEP = re.compile(r"\w+|[^\w\s(),]")
+_STEP = re.compile(r"\w+|[^\w\s]")
 _LAST_WORD = re.compile(r"(\w*)`?\s*\.$")
 _NAME = re.compile(r"(?:`[^`]*`)+|[^\W\d]\w*")
 
@@ -203,12 +204,34 @@ def _closes_unopened(code: str) -> bool:
 
 
 def _is_too_deep(code: str) -> bool:
-    conditions = _JOINT.split(code)
-    return len(conditions) > MOST_CONDITIONS or any(
-        len(_STEP.findall(part)) > MOST_STEPS
-        for condition in conditions
-        for part in condition.split(",")
-    )
+    """Return whether the tree of an expression may be too deep.
+
+    Operators of one level make a tree as deep as their number, below which the arguments of a
+    function and the content of brackets are further levels. What ``and``, ``or`` and commas
+    separate is side by side.
+    """
+    if len(_JOINT.split(code)) > MOST_CONDITIONS:
+        return True
+    steps, below, inside = [0], [0], [0]  # of each open bracket: of this part, and of the deepest
+    path = 0  # the steps of all open brackets
+    for step in _STEP.findall(code):
+        if step in "([{":
+            for levels in (steps, below, inside):
+                levels.append(0)
+        elif step in ")]}" and len(steps) > 1:
+            path -= steps[-1]
+            depth = 1 + max(inside.pop(), steps.pop() + below.pop())
+            below[-1] = max(below[-1], depth)
+        elif step == "," or _JOINT.fullmatch(step):
+            inside[-1] = max(inside[-1], steps[-1] + below[-1])
+            path -= steps[-1]
+            steps[-1] = below[-1] = 0
+        else:
+            steps[-1] += 1
+            path += 1
+        if path + below[-1] > MOST_STEPS or len(steps) > MOST_STEPS:
+            return True
+    return False
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from lance_namespace.errors import (
 )
 from starlette.datastructures import State
 
-from lance_bridge import locations
+from lance_bridge import LanceBridgeNamespace, locations
 from lance_bridge.credentials import acting_for
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.extended_requests import require_extensions
 from lance_bridge.requests import as_model
+from lance_bridge_federated import FederatedNamespace
 
 from .. import lancedb
 from ..access.audit import AuditTrail
@@ -31,6 +32,7 @@ from ..access.permissions import (
     LISTINGS,
     Access,
     NamesAsGiven,
+    catalog_of,
     paths_of_catalogs,
     required_permissions,
 )
@@ -42,12 +44,15 @@ from ..access.visibility import (
     hide_other_objects,
     hide_storage_options,
 )
-from ..operations import Answer, Call
+from ..operations import Answer, Body, Call
 
 T = TypeVar("T")
 Method = Callable[[LanceNamespace, Any], Any]
 """Runs a request on a namespace."""
 
+_PIECE_BYTES = 1 << 20
+_MOST_BYTES = 1 << 30
+"""The most rows for a catalog that takes them as bytes."""
 _DECLARED = ("id", "location", "properties")
 
 
@@ -144,6 +149,8 @@ class Execution:
         reads_rows = operation.answer is Answer.ROWS and self.method is None
         if reads_rows and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
+        if operation.body is Body.ROWS and not self._streams_rows():
+            self.arguments[1:] = [_read_all(each) for each in self.arguments[1:]]
         method = getattr(namespace, operation.name)
         if self.method is not None:
             method = partial(self.method, namespace)
@@ -152,6 +159,13 @@ class Execution:
         if operation.name in LISTINGS and access is not None:
             method = self._with_client_pages(self._filter_listing(method, access))
         return method(*self.arguments)
+
+    def _streams_rows(self) -> bool:
+        """Return whether the catalog reads rows from a file; other libraries take bytes."""
+        catalog, path = self.namespace, tuple(self.call.id or ())
+        while isinstance(catalog, FederatedNamespace) and path:
+            catalog, path = catalog_of(catalog, path), path[1:]
+        return isinstance(catalog, (FederatedNamespace, LanceBridgeNamespace))
 
     def _filter_listing(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
         """Return a listing method that removes the names that the principal may not see."""
@@ -212,3 +226,19 @@ def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
             yield from reader
 
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _read_all(rows: Any) -> bytes:
+    """Return rows as bytes. Raises InvalidInput (13) if there are too many of them."""
+    if isinstance(rows, bytes):
+        return rows
+    parts, size = list[bytes](), 0
+    while part := rows.read(_PIECE_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise invalid(
+                f"This catalog takes at most {_MOST_BYTES >> 20} MiB of rows at once: send them in "
+                "several requests"
+            )
+    return b"".join(parts)

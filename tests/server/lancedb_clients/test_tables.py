@@ -13,6 +13,7 @@ from typing import Any
 import lance
 import lance_namespace as api
 import lancedb
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
@@ -26,6 +27,7 @@ from starlette.requests import HTTPConnection
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.gateway import execution
 from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name, translate_request
 from lance_bridge_server.lancedb.requests import new_columns
 from lance_bridge_server.lancedb.types import type_from_json
@@ -211,6 +213,43 @@ def test_all_rows_of_a_directorys_table_are_returned_without_a_limit(tmp_path: P
         )
         assert len(table.search().where("id > 1").to_list()) == 18
         assert len(asyncio.run(read(**options))) == 18
+
+
+LARGE = pa.table({"id": range(500_000), "r": np.random.default_rng(7).random(500_000)})
+"""Rows of 8 MB: small ones are bytes for every catalog."""
+
+
+@pytest.mark.spec("server.md#requests")
+@pytest.mark.parametrize("is_root", [True, False])
+def test_large_rows_are_written_to_a_directory(tmp_path: Path, *, is_root: bool) -> None:
+    """The namespace of a directory takes rows as bytes, and not as a file that is received."""
+    lake = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    served = lake if is_root else FederatedNamespace({"lake": lake})
+    if is_root:
+        lake.create_namespace(api.CreateNamespaceRequest(id=["lake"]))
+    with serving_namespace(served) as url:
+        db = lancedb.connect("db://lake", api_key="k", host_override=url)
+        table = db.create_table("t", LARGE)
+        assert table.count_rows() == LARGE.num_rows
+        table.add(LARGE)
+        table.merge_insert("id").when_matched_update_all().execute(LARGE.slice(0, 300_000))
+        assert table.count_rows() == 2 * LARGE.num_rows
+        rest = lance_bridge.connect("rest", {"uri": url})
+        made = lance.write_dataset(LARGE, namespace_client=rest, table_id=["lake", "p"])
+        assert made.to_table().equals(LARGE)
+
+
+@pytest.mark.spec("server.md#requests")
+def test_more_rows_than_a_server_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "_MOST_BYTES", 4 << 20)
+    lake = FederatedNamespace({"lake": lance_bridge.connect("dir", {"root": str(tmp_path)})})
+    with serving_namespace(lake) as url:
+        db = lancedb.connect("db://lake", api_key="k", host_override=url)
+        with pytest.raises(ValueError, match="at most 4 MiB of rows at once"):
+            db.create_table("t", LARGE)
+        assert db.create_table("t", LARGE.slice(0, 100_000)).count_rows() == 100_000
 
 
 # -- caches ----------------------------------------------------------------------------------------

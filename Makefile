@@ -208,7 +208,7 @@ check-types: $(STAMP)
 	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
 
 check-layers: $(STAMP)
-	@echo "import-linter"; $(VENV)/bin/lint-imports --no-logo --no-cache > $(VENV)/layers.txt || { \
+	@echo "import-linter"; $(PY) -m release.layers > $(VENV)/layers.txt || { \
 		cat $(VENV)/layers.txt; exit 1; }
 
 check-docs: $(STAMP)
@@ -279,9 +279,9 @@ $(ACTIONLINT):
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) --extra spark --extra cli --extra report --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml --extra all --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
-	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml $(SERVER_EXTRAS) --extra spark --extra cli --extra report --extra testing --group clients \
+	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra all --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
 	@$(COMPILE) --upgrade --no-deps --group engines --constraint requirements/dev.txt --output-file requirements/engines.txt
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \

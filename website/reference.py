@@ -22,7 +22,6 @@ from lance_bridge_cli.app import app
 from .markdown import table_row
 from .rest import routes
 
-CATALOGS = ("hive", "glue", "unity")
 MODULES = (
     "lance_bridge.catalog", "lance_bridge.config", "lance_bridge.errors", "lance_bridge.testing",
     "lance_bridge", "lance_bridge_spark", "lance_bridge_migrate", "lance_bridge_doctor",
@@ -32,8 +31,9 @@ MODULES = (
 
 def properties() -> str:
     """Return the page of all properties: the shared ones, then those of each catalog."""
-    tables = {name: _config_type(name).declared() for name in CATALOGS}
-    shared = [row for row in tables["hive"] if all(row in rows for rows in tables.values())]
+    tables = {name: _config_type(name).declared() for name in sorted(lance_bridge.catalogs())}
+    first, *others = tables.values()
+    shared = [row for row in first if all(row in rows for rows in others)]
     lines = [
         "# Properties",
         "",

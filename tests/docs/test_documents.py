@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from servers.unity import OPEN_SOURCE_0_6, UnityServer
 import lance_bridge
 from lance_bridge import kit_options
 from lance_bridge_server.operations import OPERATIONS
+from release.layers import settings
 from website import __main__ as site
 from website import pages, reference
 from website.links import broken_links
@@ -101,9 +101,8 @@ def test_a_label_is_the_end_of_its_path() -> None:
 
 
 def test_the_layers_are_those_of_the_import_contract() -> None:
-    settings = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    contract = re.findall(r"^layers = (\[.*?^\])", settings, re.MULTILINE | re.DOTALL)[0]
-    layers = [layer.split(" | ") for layer in ast.literal_eval(contract)]
+    contract = settings()["contracts"][0]
+    layers = [layer.split(" | ") for layer in contract["layers"]]
     picture = (REPOSITORY / "docs" / "layers.svg").read_text(encoding="utf-8")
     drawn = re.findall(r'y="(\d+)" font-weight="bold">(lance_bridge\w*)<', picture)
     lines = sorted({int(y) for y, _ in drawn})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import sys
@@ -24,23 +25,19 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 from hatch_readme import with_links
+from lance_bridge.credentials import Vendor
 from lance_bridge.jvm import java
+from release import layers
 from release.distributions import JAR, Distributions, hindrances, mistakes, read
 from release.licences import FILE, licences, page, refused
 
 pytestmark = pytest.mark.checks
 
 REPOSITORY = Path(__file__).parents[2]
-CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
-VENDORS = {
-    "aws": "AwsVendor", "azure": "AzureVendor", "google": "GoogleVendor", "static": "StaticVendor",
-}  # fmt: skip
-APPS = ("cli", "doctor", "federated", "metastore", "migrate", "server", "spark")
-PACKAGES = [
-    REPOSITORY / "core" / "lance_bridge",
-    *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in (*CATALOGS, "vendors")),
-    *(REPOSITORY / "apps" / f"lance_bridge_{name}" for name in APPS),
-]
+VENDORS = "lance_bridge_vendors"
+PACKAGES = sorted(path.parent for path in REPOSITORY.glob("*/lance_bridge*/__init__.py"))
+ADAPTERS = [each.name for each in PACKAGES if each.parent.name == "adapters"]
+CATALOGS = sorted(each.removeprefix("lance_bridge_") for each in ADAPTERS if each != VENDORS)
 DATA_SOURCE = "pyspark_lance_bridge.py"
 """Spark finds data sources in top-level modules that are named like this."""
 HOOK = ("_lance_bridge_names.py", "lance_bridge_names.pth")
@@ -179,10 +176,11 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
     found = ConfigParser()
     found.read_string(wheel.read(name).decode())
 
+    assert len(CATALOGS) > 2
     assert {group: dict(found[group]) for group in found.sections()} == {
         "console_scripts": {"lance-bridge": "lance_bridge_cli:main"},
         "lance_bridge.catalogs": {
-            name: f"lance_bridge_{name}:{kind}" for name, kind in CATALOGS.items()
+            name: f"lance_bridge_{name}:{name.title()}Namespace" for name in CATALOGS
         },
         "lance_bridge.commands": {
             "doctor": "lance_bridge_doctor.command:doctor",
@@ -196,9 +194,46 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "lance_bridge.maintenance": {"spark": "lance_bridge_spark.local_session:open_session"},
         "lance_bridge.namespaces": {"federated": "lance_bridge_federated:FederatedNamespace"},
         "lance_bridge.vendors": {
-            name: f"lance_bridge_vendors.{name}:{kind}" for name, kind in VENDORS.items()
+            kind.__module__.rpartition(".")[2]: f"{kind.__module__}:{kind.__name__}"
+            for kind in vendors()
         },
     }
+
+
+def vendors() -> list[type[Vendor]]:
+    """Every vendor in a module of ours."""
+    for path in (REPOSITORY / "adapters" / VENDORS).glob("[!_]*.py"):
+        importlib.import_module(f"{VENDORS}.{path.stem}")
+    found = [kind for kind in Vendor.__subclasses__() if kind.__module__.startswith(f"{VENDORS}.")]
+    assert len(found) > 3
+    return found
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_is_named_by_its_entry_points_alone(
+    tracked_files: dict[str, str], adapter: str
+) -> None:
+    """What builds and checks packages finds a new one by its folder."""
+    places = ("Makefile", "pyproject.toml", "hatch_build.py", "release/", "website/", ".ci/")
+    naming = [
+        (path, line)
+        for path, text in tracked_files.items()
+        if path.startswith(places)
+        for line in text.splitlines()
+        if adapter in line
+    ]
+    entry_point = re.compile(rf'\w+ = "{adapter}[\w.]*:\w+"')
+    assert naming
+    assert [each for each in naming if not entry_point.fullmatch(each[1])] == []
+    assert {path for path, _ in naming} == {"pyproject.toml"}
+
+
+def test_a_package_in_no_layer_is_refused(tmp_path: Path) -> None:
+    settings = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    changed = tmp_path / "pyproject.toml"
+    changed.write_text(settings.replace('    "adapters/*",\n', ""))
+    with pytest.raises(ValueError, match=f"{ADAPTERS[0]}, .*: in no layer of 'Layers of packages'"):
+        layers.settings(changed)
 
 
 CATALOG = "org/lancebridge/spark/LanceCatalog.class"
@@ -267,13 +302,20 @@ def test_the_wheel_states_licence_python_version_and_an_extra_for_each_adapter(
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
-    everything = [
+    everything = packages_of(metadata, "all")
+    assert set(CATALOGS) <= set(metadata.get_all("Provides-Extra", []))
+    assert {"boto3", "databricks-sdk", "hmsclient"} <= everything
+    for name in CATALOGS:
+        assert packages_of(metadata, name) <= everything
+
+
+def packages_of(metadata: Message, extra: str) -> set[str]:
+    """What an extra installs."""
+    return {
         requirement.name
         for requirement in map(Requirement, metadata.get_all("Requires-Dist", []))
-        if requirement.marker is not None and requirement.marker.evaluate({"extra": "all"})
-    ]
-    assert set(CATALOGS) <= set(metadata.get_all("Provides-Extra", []))
-    assert {"boto3", "databricks-sdk", "hmsclient"} <= set(everything)
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+    }
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -101,6 +101,8 @@ def test_records_on_which_readers_disagree_are_found_far_into_a_file() -> None:
         (pa.float64(), spark.FloatType(), False),
         (pa.decimal128(10, 2), spark.DecimalType(12, 4), True),
         (pa.decimal128(10, 2), spark.DecimalType(11, 4), False),
+        (pa.int64(), spark.TimestampNTZType(), True),
+        (pa.int64(), spark.TimestampType(), False),
         (pa.string(), spark.LongType(), False),
         (pa.dictionary(pa.int8(), pa.string()), spark.StringType(), True),
         (pa.timestamp("us", "UTC"), spark.TimestampNTZType(), False),

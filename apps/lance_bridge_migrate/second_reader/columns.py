@@ -176,6 +176,8 @@ def _integer(stored: pa.DataType, read: spark.DataType) -> bool:
         return bits <= _BITS_OF_DOUBLE + 1
     if type(read) in _INTEGERS:
         return bits <= _INTEGERS[type(read)]
+    if isinstance(read, spark.TimestampNTZType):  # as Spark writes them to ORC
+        return bits == _INTEGERS[spark.LongType]
     return isinstance(read, _TEXTS) or not isinstance(read, _KNOWN)
 
 

@@ -16,6 +16,7 @@ from lance_bridge_migrate.arrow_files import ArrowFiles
 from lance_bridge_migrate.migrations import arrow_loading
 from lance_bridge_migrate.migrations.convert_options import ConvertOptions, LoadFacts
 from lance_bridge_migrate.migrations.registration import Candidate
+from lance_bridge_migrate.spark import changes
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 quick = pytest.mark.quick
@@ -108,3 +109,12 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
         {"id": 2, "Id": "10", "number": 5},
     ]
     assert [each.field_names for each in found.describe_indices()] == [["id"]]
+
+
+def test_the_column_of_a_catch_up_means_one(scene: Scene) -> None:
+    with setting(scene.spark, "spark.sql.caseSensitive", "true"):
+        frame = scene.sql("SELECT 1L AS id, 'x' AS Id")
+        assert changes.column_type(frame, "Id").typeName() == "string"
+        assert changes.column_type(frame, "id").typeName() == "long"
+        with pytest.raises(InvalidInputError, match=IDS):
+            changes.column_type(frame, "ID")

@@ -202,3 +202,11 @@ def test_options_are_shown_as_a_shell_takes_them() -> None:
     shown = as_arguments({"escape": '"', "lineSep": "\n"})
     assert shown == "--read-option 'escape=\"' --read-option $'lineSep=\\n'"
     assert spread([str(n) for n in range(100)], 3) == ["0", "49", "99"]
+
+
+def test_columns_that_differ_in_letter_case_are_compared_by_their_own_names() -> None:
+    stored = pa.schema([("id", pa.int64()), ("Id", pa.string()), ("N", pa.int32())])
+    read = spark.StructType().add("Id", "string").add("id", "long").add("n", "integer")
+    assert differences({"a": stored}, read, ()) == []
+    [found] = differences({"a": stored}, read.add("N", "date"), ())
+    assert (found.path, found.read_as) == ("N", "date")

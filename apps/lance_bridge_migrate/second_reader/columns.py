@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from lance_bridge.blobs import is_blob
+from lance_bridge.names import same_names
 
 _ORC_POSITION = "_col"
 """The start of column names in ORC files of old releases of Hive, which are read by position."""
@@ -99,13 +100,14 @@ def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, 
 def _in_fields(
     stored: Sequence[pa.Field], read: Sequence[spark.StructField], above: str, file: str
 ) -> Iterator[Difference]:
-    known = {each.name.lower(): each.dataType for each in read}
+    known = {each.name: each.dataType for each in read}
     for field in stored:
         path = f"{above}{field.name}"
-        if field.name.lower() not in known:
+        same = same_names(field.name, [*known])
+        if not same:
             yield Difference(file, path, str(field.type))
         else:
-            yield from _in_type(field.type, known[field.name.lower()], path, file)
+            yield from _in_type(field.type, known[same[0]], path, file)
 
 
 def _in_type(

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
-from lance_bridge.names import quoted
+from lance_bridge.names import find_name, quoted
 
 from .session import spark_errors
 from .sources import SourceTable
@@ -96,11 +96,11 @@ def is_above_nan(source: DataFrame, column: str, range: ChangeRange) -> bool:
 
 
 def column_type(frame: DataFrame, column: str) -> spark.DataType:
-    """Return a column's type. Raises InvalidInput (13): there is no such column."""
-    for field in frame.schema.fields:
-        if field.name.lower() == column.lower():
-            return field.dataType
-    raise invalid(f"There is no column '{column}' that new rows could be found by")
+    """Return a column's type. Raises InvalidInput (13): there is no such column, or several."""
+    name = find_name(column, frame.columns)
+    if name is None:
+        raise invalid(f"There is no column '{column}' that new rows could be found by")
+    return frame.schema[name].dataType
 
 
 def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
@@ -336,10 +336,10 @@ def _by_snapshot(added: DataFrame, deleted: DataFrame | None, increment: Increme
 
 
 def _as_deleted(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
-    folded = {name.lower() for name in key}
+    names = {find_name(name, source.columns) for name in key}
     columns = [
         F.col(quoted((field.name,)))
-        if field.name.lower() in folded
+        if field.name in names
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in source.schema.fields
     ]

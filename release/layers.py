@@ -45,6 +45,9 @@ def settings(file: Path = REPOSITORY / "pyproject.toml") -> dict[str, Any]:
     if missing := sorted(set(roots) - placed):
         raise ValueError(f"{', '.join(missing)}: in no layer of '{contract['name']}'")
     contract["layers"] = [" | ".join(layer) for layer in layers]
+    for each in found["contracts"]:
+        if "ancestors" in each:
+            each["ancestors"] = [name for part in each["ancestors"] for name in packages(part)]
     return {**found, "root_packages": roots}
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .endpoints import Directory, Endpoints, address_of
-    from .levels import Level
     from .migration import (
+        Level,
         MigrationType,
         NullProgress,
         Options,
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
         migration_type,
     )
     from .plan import Address, Item, Plan, Problem, Severity
-    from .record import ItemState, Record, State
+    from .record import ItemState, Migration, Migrations, Record, State
     from .run import RunOptions, execute, make_plan, undo, verify
-    from .store import Migration, Migrations
 
 _NAMES = {
     "endpoints": ("Directory", "Endpoints", "address_of"),

@@ -1,18 +1,206 @@
-"""The record of a migration: its plan, and the state of each item according to the journal."""
+"""The append-only journal of a migration, with one JSON object per line."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import re
 import shlex
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    ServiceUnavailableError,
+)
+from pydantic import BaseModel, Field, ValidationError
 
+from lance_bridge.errors import invalid
 from lance_bridge.names import written
+from lance_bridge.user_files import MIGRATIONS, STATE_VARIABLE, default_directory
 
-from .journal import Check, Event, Failure
-from .plan import Address, Facts, Item, Plan
+from .plan import Address, Facts, Item, Model, Plan, now
+
+# -- journal ---------------------------------------------------------------------------------------
+
+
+Name = Literal[
+    "run", "started", "note", "done", "failed", "verified", "ended", "stopped",
+    "undo", "undo_started", "undo_done", "undo_failed",
+]  # fmt: skip
+
+
+_DEFERRED = ("done", "verified", "undo_done")
+"""Events that a crash may lose, because the next run detects again what they say."""
+
+
+class Failure(Model):
+    """The code and the message of an error; the message contains no secrets."""
+
+    code: int
+    message: str
+
+
+class Check(Model):
+    """One comparison made by verification.
+
+    Attributes:
+        name: What was compared: ``rows``, ``schema``, ``checksum``, ….
+        column: The compared column, or "" for the whole table.
+    """
+
+    name: str
+    ok: bool
+    expected: Any = None
+    found: Any = None
+    column: str = ""
+
+
+class Event(Model):
+    """One line of the journal.
+
+    Attributes:
+        event: ``run`` and ``undo`` start a run; ``started``, ``note``, ``done`` and ``failed``
+            belong to a step of an item; ``verified`` to an item; ``ended`` and ``stopped`` end a
+            run.
+        at: The time, in ISO 8601 and UTC.
+        facts: What the step found or is about to do; for ``run``, its options.
+        seconds: The duration of the step.
+        is_last: Whether this was the item's last step.
+    """
+
+    event: Name
+    at: str = Field(default_factory=now)
+    item: str | None = None
+    step: str | None = None
+    facts: Facts = Field(default_factory=dict)
+    seconds: float | None = None
+    is_last: bool = False
+    error: Failure | None = None
+    checks: tuple[Check, ...] = ()
+    level: str | None = None
+
+    def to_line(self) -> bytes:
+        fields = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps({"event": self.event, "at": self.at, **fields}).encode() + b"\n"
+
+
+@contextmanager
+def file_errors(directory: Path) -> Iterator[None]:
+    """Translate file errors in the state directory into ServiceUnavailable (17)."""
+    try:
+        yield
+    except OSError as error:
+        raise ServiceUnavailableError(
+            f"The migration's files in {directory} cannot be used ({error}): check the directory, "
+            f"or set ${STATE_VARIABLE} to another one"
+        ) from error
+
+
+def read(path: Path) -> list[Event]:
+    """Return all events, without the incomplete last lines that a crash may leave.
+
+    Raises:
+        InvalidTableStateError: (19) a line before the last ones is not an event.
+    """
+    events, _ = _parse(path)
+    return events
+
+
+def _parse(path: Path) -> tuple[list[Event], int]:
+    """Return all events and their size in bytes."""
+    content = path.read_bytes() if path.exists() else b""
+    events: list[Event] = []
+    size, torn = 0, 0
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        event = _parse_line(line)
+        if event is None:
+            torn = torn or number
+        elif torn:
+            raise InvalidTableStateError(
+                f"Line {torn} of {path} is damaged, and later lines are not: the migration cannot "
+                "be resumed. Inspect its tables, and plan again for the rest"
+            )
+        else:
+            events.append(event)
+            size += len(line)
+    return events, size
+
+
+def _parse_line(line: bytes) -> Event | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return Event.model_validate(json.loads(line))
+    except (ValueError, ValidationError):
+        return None
+
+
+def sync_directory(directory: Path) -> None:
+    """Sync a directory, so that the names of its files are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Journal:
+    """Appends events. The process must hold the migration's lock; its threads may share a journal.
+
+    When `append` returns, the operating system has the event, so that it survives the process.
+    Events that must also survive a crash of the machine are then on disk; those in `_DEFERRED` are
+    synced with a later event or on close. Threads share one fsync.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, and remove incomplete last lines that a crash left."""
+        self._path = path
+        _, size = _parse(path)
+        self._file = path.open("ab")
+        self._file.truncate(size)
+        sync_directory(path.parent)
+        self._writing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._written = 0
+        self._synced = 0
+
+    def append(self, event: Event) -> None:
+        """Append an event, as the class describes. Raises ServiceUnavailable (17)."""
+        with file_errors(self._path.parent):
+            with self._writing:
+                self._file.write(event.to_line())
+                self._file.flush()
+                self._written += 1
+                own = self._written
+            if event.event not in _DEFERRED:
+                self._sync(own)
+
+    def _sync(self, wanted: int) -> None:
+        with self._syncing:
+            if self._synced >= wanted:
+                return  # another thread's fsync included this event
+            with self._writing:
+                reached = self._written
+            os.fsync(self._file.fileno())
+            self._synced = reached
+
+    def close(self) -> None:
+        """Sync and close the file. Raises ServiceUnavailable (17)."""
+        with file_errors(self._path.parent), self._file:
+            self._sync(self._written)
+
+
+# -- record ----------------------------------------------------------------------------------------
 
 
 class State(str, Enum):
@@ -198,3 +386,123 @@ def leftover_messages(state: ItemState, target: Address) -> Iterator[str]:
             "names. Once they are a week old, this deletes them, with versions of that age: "
             f"{shlex.join([*words, '--older-than', '7d'])}"
         )
+
+
+# -- store -----------------------------------------------------------------------------------------
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_PLAN, _JOURNAL, _LOCK = "plan.json", "journal.jsonl", "lock"
+
+
+class Migrations:
+    """The migrations in a state directory, by default `default_directory`."""
+
+    def __init__(self, directory: Path | str | None = None) -> None:
+        self.directory = Path(directory or default_directory()) / MIGRATIONS
+
+    def add(self, plan: Plan) -> Migration:
+        """Store a new plan. Raises ServiceUnavailable (17): it cannot be written."""
+        migration = Migration(self._directory(plan.id))
+        with file_errors(migration.directory):
+            migration.directory.mkdir(mode=0o700, parents=True, exist_ok=False)
+            _write_atomically(migration.directory / _PLAN, plan.to_json())
+            sync_directory(self.directory)
+        return migration
+
+    def get(self, id: str) -> Migration:
+        """Return a stored migration. Raises InvalidInput (13): it does not exist."""
+        migration = Migration(self._directory(id))
+        with file_errors(self.directory):
+            exists = (migration.directory / _PLAN).exists()
+        if not exists:
+            raise invalid(
+                f"There is no migration '{id}' in {self.directory}: see `lance-bridge migrate list`"
+            )
+        return migration
+
+    def ids(self) -> list[str]:
+        """Return the identifiers of all migrations, sorted by creation time."""
+        with file_errors(self.directory):
+            if not self.directory.exists():
+                return []
+            found = (each for each in self.directory.iterdir() if _ID.fullmatch(each.name))
+            return sorted(each.name for each in found if (each / _PLAN).exists())
+
+    def _directory(self, id: str) -> Path:
+        if not _ID.fullmatch(id):
+            raise invalid(f"{id[:60]!r} is not an identifier of a migration")
+        return self.directory / id
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One migration on disk."""
+
+    directory: Path
+
+    def plan(self) -> Plan:
+        """Return the plan. Raises InvalidInput (13): the file is not a plan."""
+        path = self.directory / _PLAN
+        with file_errors(self.directory):
+            content = path.read_bytes()
+        try:
+            return Plan.from_json(content)
+        except InvalidInputError as error:
+            raise invalid(f"{path}: {error}") from error
+
+    def record(self) -> Record:
+        """Return the current record. Raises InvalidTableState (19): the journal is damaged."""
+        plan = self.plan()
+        with file_errors(self.directory):
+            return Record.of(plan, read(self.directory / _JOURNAL))
+
+    @contextmanager
+    def journal(self) -> Iterator[Journal]:
+        """Open the journal, and lock the migration until the block ends or the process dies.
+
+        Raises:
+            ConcurrentModificationError: (14) another process holds the lock.
+        """
+        with self._locked():
+            with file_errors(self.directory):
+                journal = Journal(self.directory / _JOURNAL)
+            try:
+                yield journal
+            finally:
+                journal.close()
+
+    @property
+    def is_running(self) -> bool:
+        """True while a process holds the migration's lock."""
+        try:
+            with self._locked():
+                return False
+        except ConcurrentModificationError:
+            return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        # The operating system releases the lock when the process dies.
+        with file_errors(self.directory):
+            lock = (self.directory / _LOCK).open("a")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConcurrentModificationError(
+                    f"Migration {self.directory.name} is being run by another process: wait until "
+                    "it ends, or stop it"
+                ) from error
+            yield
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    """Write a file atomically."""
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)

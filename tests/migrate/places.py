@@ -36,8 +36,8 @@ from lance_bridge_migrate import (
     migration_type,
     undo,
 )
-from lance_bridge_migrate.journal import Failure
 from lance_bridge_migrate.migration import MigrationType
+from lance_bridge_migrate.record import Failure
 
 Entries = dict[str, dict[str, Any]]
 """Namespaces and tables by their names joined with dots."""

@@ -32,7 +32,7 @@ import lance_bridge_hive.catalog  # noqa: F401 - the same
 import lance_bridge_unity.catalog  # noqa: F401 - the same
 from lance_bridge_migrate import Migration, Migrations, RunOptions, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
-from lance_bridge_migrate.journal import Event, Journal
+from lance_bridge_migrate.record import Event, Journal
 
 _CHANGES = (
     "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_ownership",

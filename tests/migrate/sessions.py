@@ -40,10 +40,10 @@ from lance_bridge_migrate import (
     make_plan,
     migration_type,
 )
-from lance_bridge_migrate.journal import Event, Journal
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.migrations.catchup import next_increment
 from lance_bridge_migrate.plan import Item, new_id
+from lance_bridge_migrate.record import Event, Journal
 from lance_bridge_migrate.spark.session import address_of_session
 from lance_bridge_spark.source.commit import Commit
 

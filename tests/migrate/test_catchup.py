@@ -41,7 +41,7 @@ from spark.sql_helpers import setting
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets, verify
 from lance_bridge_migrate.migration import Work
-from lance_bridge_migrate.migrations import cutover
+from lance_bridge_migrate.migrations import incremental as cutover
 from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
 from lance_bridge_migrate.plan import Address, Item
 from lance_bridge_migrate.spark import changes

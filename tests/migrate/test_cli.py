@@ -36,7 +36,7 @@ from lance_bridge_cli.output import Output
 from lance_bridge_migrate import Address, Item, Plan
 from lance_bridge_migrate.commands.output import print_plan
 from lance_bridge_migrate.plan import blocker, now, warning
-from lance_bridge_migrate.store import Migrations
+from lance_bridge_migrate.record import Migrations
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert", "migration.md#plan")]
 

@@ -20,9 +20,8 @@ from lance_bridge.user_files import STATE_VARIABLE, default_directory
 from lance_bridge_cli.app import app
 from lance_bridge_migrate import Address, Item, Migrations, Plan, State, migration_type
 from lance_bridge_migrate.commands.planning import _with_settings
-from lance_bridge_migrate.journal import Event, Failure, Journal, read
 from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
-from lance_bridge_migrate.record import Record
+from lance_bridge_migrate.record import Event, Failure, Journal, Record, read
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#journal", "migration.md#plan")]
 

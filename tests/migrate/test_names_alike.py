@@ -13,7 +13,7 @@ from migrate.sessions import Scene, failed
 from spark.sql_helpers import setting
 
 from lance_bridge_migrate.arrow_files import ArrowFiles
-from lance_bridge_migrate.migrations import arrow_loading
+from lance_bridge_migrate.migrations import loading as arrow_loading
 from lance_bridge_migrate.migrations.convert_options import ConvertOptions, LoadFacts
 from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.spark import changes

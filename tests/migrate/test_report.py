@@ -17,8 +17,8 @@ from migrate.places import Place, Run, from_directory, write
 
 from lance_bridge.errors import invalid
 from lance_bridge_migrate import Migrations, Plan, Record
-from lance_bridge_migrate.journal import Check, Event, Failure
 from lance_bridge_migrate.plan import Address, Facts, Item, ItemType, blocker, warning
+from lance_bridge_migrate.record import Check, Event, Failure
 from lance_bridge_migrate.report import Report, report_of
 from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
 

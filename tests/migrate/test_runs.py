@@ -57,7 +57,6 @@ from lance_bridge_migrate import (
 )
 from lance_bridge_migrate.commands.running import exit_by_state
 from lance_bridge_migrate.endpoints import address_of, catalog_at
-from lance_bridge_migrate.journal import Check
 from lance_bridge_migrate.migration import (
     MigrationType,
     NullProgress,
@@ -68,6 +67,7 @@ from lance_bridge_migrate.migration import (
     Work,
 )
 from lance_bridge_migrate.plan import Address, new_id, now
+from lance_bridge_migrate.record import Check
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#running")]
 

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from lance_bridge_migrate.second_reader.columns import conflicts, differences, holds
-from lance_bridge_migrate.second_reader.csv_dialect import (
+from lance_bridge_migrate.second_reader.csv_files import (
     Cell,
     Dialect,
     UnsupportedOptionError,
     dialect_of,
+    scan,
 )
-from lance_bridge_migrate.second_reader.csv_scan import scan
-from lance_bridge_migrate.second_reader.json_rows import BROKEN, difference, documents_of, lines_of
+from lance_bridge_migrate.second_reader.json_check import BROKEN, difference, documents_of, lines_of
 from lance_bridge_migrate.second_reader.samples import as_arguments, spread
-from lance_bridge_migrate.second_reader.skipped import unregistered_partitions
-from lance_bridge_migrate.second_reader.storage import StoredFile
+from lance_bridge_migrate.second_reader.storage import StoredFile, unregistered_partitions
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#the-second-reader")]
 

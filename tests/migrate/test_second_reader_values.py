@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from migrate.avro_writer import avro_file
 
-from lance_bridge_migrate.second_reader import avro_files
+from lance_bridge_migrate.second_reader import footers as avro_files
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#the-second-reader")]

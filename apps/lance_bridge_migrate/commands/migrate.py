@@ -1,6 +1,6 @@
 """All migration commands: those that plan a migration, and those for saved ones."""
 
 from .planning import app
-from .saved import saved
+from .running import saved
 
 app.registered_commands += saved.registered_commands

@@ -31,8 +31,7 @@ from .options import (
     TargetNamespace,
     with_options,
 )
-from .running import plan_and_run, reconnected
-from .spark_session import has_temporary_catalog, spark_session
+from .running import has_temporary_catalog, plan_and_run, reconnected, spark_session
 
 app = typer.Typer()
 

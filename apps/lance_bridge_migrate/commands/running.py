@@ -1,23 +1,136 @@
-"""Plan and run migrations for commands, with connections, progress and exit codes."""
+"""The Spark session of a command, and the log file for Spark's own messages."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import lance_bridge_migrate as migrations
 from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
-from lance_bridge_cli.common import exit_on_error, parse_key_values
-from lance_bridge_cli.output import message, spinner
+from lance_bridge.redaction import redact
+from lance_bridge_cli.common import OutputOption, exit_on_error, parse_key_values
+from lance_bridge_cli.output import (
+    Output,
+    RowsOption,
+    RowsOutput,
+    message,
+    print_list,
+    print_result,
+    spinner,
+)
 
-from .options import Execution, Planning
-from .output import print_plan, print_record
+from ..migration import Level
+from .options import (
+    Execution,
+    MigrationId,
+    Planning,
+    Reconnection,
+    SourceProperties,
+    SparkSettings,
+    StateDirectory,
+    with_options,
+)
+from .output import print_plan, print_record, summary
 
 if TYPE_CHECKING:
+    from lance_bridge.namespace import LanceBridgeNamespace
     from lance_bridge_migrate import Endpoints, Migration, MigrationType, Record
+
+# -- Spark -----------------------------------------------------------------------------------------
+
+
+_IMPLEMENTATION = "spark.sql.catalogImplementation"
+_REMOTE = "spark.remote"
+_LOG = "spark.log"
+_MAX_LOG_BYTES = 10_000_000
+_STANDARD_ERROR = 2
+
+
+@contextmanager
+def spark_session(
+    namespace: LanceBridgeNamespace | None, settings: SparkSettings, state: str | None
+) -> Iterator[tuple[Any, migrations.Address]]:
+    """Yield a session, which is stopped after the block, and its address.
+
+    Args:
+        namespace: A Hive Metastore whose tables Spark reads unless the settings name another.
+        state: The state directory, which contains Spark's log.
+    """
+    given = parse_key_values(settings.spark_conf, "--spark-conf")
+    uri = settings.metastore or (None if namespace is None else _metastore_uri(namespace))
+    if uri is not None and (settings.metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
+        given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
+    with exit_on_error():
+        # Imported here, because it needs Spark.
+        from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
+        from ..spark.session import address_of_session, session_at  # noqa: PLC0415
+
+        with ExitStack() as stack:
+            with spark_log(migrations.Migrations(state).directory.parent) as log:
+                spark = stack.enter_context(session_at(migrations.Address(name=SPARK), given))
+            message(f"Spark's own log is {log}")
+            yield spark, address_of_session(spark)
+
+
+def has_temporary_catalog(spark: Any) -> bool:
+    """Return whether the session's own catalog is in memory."""
+    return bool(spark.conf.get(_IMPLEMENTATION, "in-memory") == "in-memory")
+
+
+def _metastore_uri(namespace: LanceBridgeNamespace) -> str | None:
+
+    uri = getattr(namespace.connection.config, "uri", "")
+    return uri if uri.startswith("thrift://") else None
+
+
+@contextmanager
+def spark_log(state_directory: Path) -> Iterator[Path]:
+    """Redirect the standard error of processes that the block starts to a log file.
+
+    Session settings do not suffice: Log4j writes its first lines before they apply, and the JVM
+    writes lines itself. The processes stay redirected after the block; this process does not.
+
+    Secrets are redacted line by line. A file that is too large is replaced.
+
+    Raises:
+        ServiceUnavailableError: (17) the file cannot be written.
+    """
+    from ..record import file_errors  # noqa: PLC0415 - takes seconds to import
+
+    path = state_directory / _LOG
+    with file_errors(state_directory):
+        state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+            path.unlink()
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    reading, writing = os.pipe()
+    thread = threading.Thread(target=_copy, args=(reading, log), name="spark-log", daemon=True)
+    thread.start()
+    before = os.dup(_STANDARD_ERROR)
+    os.dup2(writing, _STANDARD_ERROR)
+    os.close(writing)
+    try:
+        yield path
+    finally:
+        os.dup2(before, _STANDARD_ERROR)
+        os.close(before)
+
+
+def _copy(reading: int, log: int) -> None:
+    """Copy lines, redacted, until the last process that can write to the pipe has ended."""
+    with open(reading, errors="replace") as source, open(log, "w") as target:
+        for line in source:
+            target.write(redact(line))
+            target.flush()
+
+
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def plan_and_run(
@@ -57,8 +170,7 @@ def run(
     """Execute or resume a plan, print the record, and exit with the code for its state."""
     # Takes seconds to import.
     from ..run import options_of_last_run  # noqa: PLC0415
-    from .notifications import notify_when_done, run_when_done  # noqa: PLC0415
-    from .progress import log_file, progress_bar  # noqa: PLC0415
+    from .output import log_file, notify_when_done, progress_bar, run_when_done  # noqa: PLC0415  # noqa: PLC0415
 
     given = {
         "at_once": execution.at_once,
@@ -92,7 +204,8 @@ def reconnected(
 ) -> Iterator[tuple[MigrationType, Endpoints]]:
     """Connect to the endpoints of a saved migration, with additional properties."""
     from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
-    from .spark_session import spark_log  # noqa: PLC0415 - takes seconds to import
+
+    pass  # RELAYOUT
 
     plan = migration.plan()
     migration_type = migrations.migration_type(plan.type)
@@ -129,3 +242,184 @@ def exit_by_state(record: Record) -> None:
         raise typer.Exit(FAILED)
     if record.state is state.DIFFERS:
         raise typer.Exit(FOUND)
+
+
+# -- saved migrations ------------------------------------------------------------------------------
+
+
+saved = typer.Typer()
+_PAGE = "report.html"
+_COLUMNS = ("migration", "type", "from", "to", "state", "items")
+_UNREADABLE = "cannot be read"
+_SECOND = len("20260101-120000")
+"""The length of the date and time that identifiers begin with."""
+
+
+@saved.command()
+@with_options
+def resume(
+    id: MigrationId, *, source_properties: SourceProperties = None, execution: Execution
+) -> None:
+    """Execute a saved plan, or continue where its last run ended.
+
+    Secrets that are not in the environment or the configuration file must be passed again.
+
+    Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
+    """
+    with exit_on_error():
+        migration = migrations.Migrations(execution.state).get(id)
+        connection = reconnected(migration, source_properties, execution.properties)
+        with connection as (migration_type, endpoints):
+            run(migration_type, endpoints, migration, execution)
+
+
+@saved.command("list")
+def list_(
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="List only the latest.")
+    ] = None,
+    state: StateDirectory = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """List saved migrations, oldest first.
+
+    Example: lance-bridge migrate list
+    """
+    with exit_on_error():
+        kept = migrations.Migrations(state)
+        found = sorted((_summarize(kept, id) for id in kept.ids()), key=lambda each: each[0])
+    rows = [row for _, row in found]
+    print_list(output, _COLUMNS, rows[-(limit or 0) :], "migrations")
+
+
+def _summarize(kept: migrations.Migrations, id: str) -> tuple[tuple[str, str], dict[str, Any]]:
+    """Return the time to sort a migration by, and its row.
+
+    A migration that cannot be read does not hide the others: its error is printed.
+    """
+    from lance_bridge.errors import LanceNamespaceError  # noqa: PLC0415 - takes long to import
+
+    second = id[:_SECOND]
+    try:
+        record = kept.get(id).record()
+    except LanceNamespaceError as error:
+        message(f"{id} cannot be read: {error}")
+        return (second, ""), {**dict.fromkeys(_COLUMNS), "migration": id, "state": _UNREADABLE}
+    return (second, record.plan.created), summary(record)
+
+
+@saved.command()
+def show(id: MigrationId, state: StateDirectory = None, output: OutputOption = Output.TEXT) -> None:
+    """Show a plan, or the state of a migration that was run.
+
+    Example: lance-bridge migrate show 20260101-120000-register-0a1b2c
+    """
+    with exit_on_error():
+        record = migrations.Migrations(state).get(id).record()
+    if record.state is migrations.State.PLANNED:
+        print_plan(record.plan, output)
+    else:
+        print_record(record, output)
+
+
+@saved.command()
+@with_options
+def verify(
+    id: MigrationId,
+    *,
+    level: Annotated[
+        Level,
+        typer.Option("--level", "-l", help="Verification level; each includes the previous one."),
+    ] = Level.COUNTS,
+    again: Reconnection,
+) -> None:
+    """Compare what a migration made with its source. The exit code is 3 if they differ.
+
+    Example: lance-bridge migrate verify 20260101-120000-register-0a1b2c --level sample
+    """
+    from .output import progress_bar  # noqa: PLC0415 - takes seconds to import
+
+    with exit_on_error():
+        migration = migrations.Migrations(again.state).get(id)
+        connection = reconnected(migration, again.source_properties, again.properties)
+        with (
+            connection as (migration_type, endpoints),
+            progress_bar(f"verify {id}") as bar,
+        ):
+            record = migrations.verify(
+                migration_type,
+                endpoints,
+                migration,
+                level,
+                at_once=again.at_once or 8,
+                progress=bar,
+            )
+    print_record(record, again.output)
+    exit_by_state(record)
+
+
+@saved.command()
+@with_options
+def undo(
+    id: MigrationId,
+    *,
+    skip_changed: Annotated[
+        bool, typer.Option("--skip-changed", help="Skip items that others have changed since.")
+    ] = False,
+    again: Reconnection,
+) -> None:
+    """Undo what a migration did, unless another writer has changed it since. The source stays.
+
+    Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
+    """
+    from .output import progress_bar  # noqa: PLC0415 - takes seconds to import
+
+    with exit_on_error():
+        migration = migrations.Migrations(again.state).get(id)
+        connection = reconnected(migration, again.source_properties, again.properties)
+        with (
+            connection as (migration_type, endpoints),
+            progress_bar(f"undo {id}") as bar,
+            interruptible(f"lance-bridge migrate undo {id}"),
+        ):
+            record = migrations.undo(
+                migration_type,
+                endpoints,
+                migration,
+                skip_changed=skip_changed,
+                at_once=again.at_once or 8,
+                progress=bar,
+            )
+    print_record(record, again.output)
+    exit_by_state(record)
+
+
+@saved.command()
+def report(
+    id: MigrationId,
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            help="The page, as FILE.html, with JSON beside it. By default in the migration's own "
+            "directory.",
+        ),
+    ] = None,
+    state: StateDirectory = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write a report of a migration as a page with plots, and as JSON.
+
+    The page is one file, which loads nothing from elsewhere.
+
+    Example: lance-bridge migrate report 20260101-120000-register-0a1b2c
+    """
+    with exit_on_error():
+        # Takes a second to import, and needs an extra.
+        from ..report import report_of, write  # noqa: PLC0415
+
+        migration = migrations.Migrations(state).get(id)
+        made = report_of(migration.record(), str(Path(state).absolute()) if state else None)
+        page, data = write(made, to or migration.directory / _PAGE)
+    print_result(output, f"{page}\n{data}", made.model_dump(mode="json"))

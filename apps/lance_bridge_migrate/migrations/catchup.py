@@ -22,20 +22,21 @@ from lance_bridge.tables import Tables
 from lance_bridge_spark.jobs.engine import address_in
 
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import Level, MigrationType, Step, Survey, Work
 from ..plan import Address, Item, Problem, blocker, warning
-from ..record import ItemState, Record
-from ..spark import changes, checksums, completeness, listing, paths, schema
+from ..record import Check, ItemState, Record
+from ..spark import changes, completeness, listing, schema
+from ..spark import sources as paths
+from ..spark import writing as checksums
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back, sample_of
 from ..targets import MARK, entry_identity
-from . import cutover, incremental
+from . import incremental
+from . import incremental as cutover
 from .incremental import CatchUpFacts, CatchUpOptions, Tracked, current_path, final_path
-from .provenance import origin_version
+from .loading import origin_version
 from .verification import sample_row_numbers
 
 _SWITCH = "switch"

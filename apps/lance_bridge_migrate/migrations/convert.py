@@ -24,23 +24,24 @@ from lance_bridge_spark.jobs.engine import address_in
 
 from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import Level, MigrationType, Step, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
-from ..run_session import FailureLimit
+from ..record import Check
+from ..run import FailureLimit
 from ..second_reader import check as second_reader
-from ..second_reader import row_check
+from ..second_reader import footers, row_check
 from ..second_reader.check import SecondReading
+from ..second_reader.footers import Footers
 from ..second_reader.row_check import Made
-from ..spark import checksums, completeness, footers, listing, paths, schema, sources
-from ..spark.footers import Footers
+from ..spark import completeness, listing, schema, sources
+from ..spark import sources as paths
+from ..spark import writing as checksums
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back, sample_of
 from ..targets import load_own_table
-from . import arrow_loading
+from . import loading as arrow_loading
 from .convert_options import (
     ArrowFacts,
     ConvertFacts,

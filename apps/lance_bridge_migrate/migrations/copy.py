@@ -38,11 +38,10 @@ from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import MigrationType, Step, Stopped, Survey, Work
+from ..migration import Level, MigrationType, Step, Stopped, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Facts, Item, ItemType, blocker, blockers_in
+from ..record import Check
 from ..targets import (
     AFTER,
     allocate_location,

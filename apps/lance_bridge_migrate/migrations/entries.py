@@ -11,10 +11,9 @@ from lance_bridge.errors import invalid
 from lance_bridge.requests import Ref
 
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import Level, MigrationType, Step, Survey, Work
 from ..plan import Item, Problem, blocker, warning
+from ..record import Check
 from ..selection import Selection, entries_of
 from ..targets import entry_fingerprint, find_entries
 from .registration import (

@@ -28,12 +28,12 @@ from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.source.column_names import require_distinct
 
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
+from ..migration import ItemFacts, Level, MigrationType, PlainLocation, Step, Survey, Work
 from ..plan import Address, Facts, Item, blocker
+from ..record import Check
 from ..selection import Selection, entries_of
-from ..spark import checksums, files, parquet_tables
+from ..spark import files, parquet_tables
+from ..spark import writing as checksums
 from ..spark.session import session_at, spark_errors
 from ..spark.sources import OWN_CATALOG
 from ..spark.writing import read_back

@@ -24,10 +24,9 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification
 
 from ..endpoints import Endpoints
-from ..journal import Check
-from ..levels import Level
-from ..migration import ItemFacts, MigrationType, Step, Survey, Work
+from ..migration import ItemFacts, Level, MigrationType, Step, Survey, Work
 from ..plan import Facts, Item, blocker
+from ..record import Check
 from ..selection import Selection, entries_of
 from ..targets import (
     AFTER,

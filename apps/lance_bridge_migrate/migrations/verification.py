@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
-from ..journal import Check
-from ..levels import Level
+from ..migration import Level
+from ..record import Check
 
 _SAMPLE = 100
 _BATCH = 4096

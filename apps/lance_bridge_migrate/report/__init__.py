@@ -8,8 +8,7 @@ from lance_bridge.extras import require
 
 require("report", "jinja2")
 
-from .model import Report  # noqa: E402 - needs the extra
+from .model import Report, report_of  # noqa: E402 - needs the extra
 from .page import write  # noqa: E402 - the same
-from .summary import report_of  # noqa: E402 - the same
 
 __all__ = ["Report", "report_of", "write"]

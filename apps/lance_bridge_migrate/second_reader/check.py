@@ -13,20 +13,16 @@ from pyspark.sql.types import StructType
 
 from lance_bridge.names import first_names
 
-from ..journal import Check
-from ..levels import Level
+from ..migration import Level
 from ..plan import Problem, Severity, blocker, blockers_in, warning
-from ..spark.sources import (
-    FORMATS,
-    OWN_CATALOG,
-    SourceTable,
-    session_catalog,
-    table_identifier,
-)
-from . import columns, csv_check, file_schemas, json_check, lakes, skipped
+from ..record import Check
+from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
+from . import columns, csv_check, json_check, lakes
+from . import footers as file_schemas
+from . import storage as skipped
 from .columns import Difference
 from .csv_check import CsvReading
-from .file_schemas import FileSchemas
+from .footers import FileSchemas
 from .samples import ACCEPT
 from .storage import Storage, StoredFile, UnreachableError, path_in
 

@@ -14,8 +14,7 @@ from pyspark.sql import types as spark
 from lance_bridge.names import first_names
 
 from ..plan import Problem, blocker, warning
-from .csv_dialect import Cell, Dialect, Record, dialect_of
-from .csv_scan import Scan, scan
+from .csv_files import Cell, Dialect, Record, Scan, dialect_of, scan
 from .samples import (
     ACCEPT,
     REMOTE_BYTES,
@@ -25,8 +24,7 @@ from .samples import (
     samples_of,
     written,
 )
-from .storage import Storage, UnreachableError, path_in
-from .texts import decode, encoding_of, is_wide, open_text
+from .storage import Storage, UnreachableError, decode, encoding_of, is_wide, open_text, path_in
 
 _HEAD = 500
 """The number of first records of a file in its sample."""

@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyspark.sql import types as spark
 
 from .columns import names_of, plain_type
-from .file_schemas import FileSchemas
+from .footers import FileSchemas
 from .hashes import Hashes, IncomparableError, hashes
 from .samples import spread
 from .storage import Storage, UnreachableError, path_in

@@ -15,14 +15,15 @@ from pyspark.sql import DataFrame
 
 from lance_bridge.errors import translate_lance_errors
 
-from ..journal import Check
-from ..levels import Level
+from ..migration import Level
+from ..record import Check
 from ..spark import sources
 from ..spark.sources import SourceTable
-from . import file_schemas, lakes
+from . import footers as file_schemas
+from . import lakes
 from .check import TEXTS, can_check, has_metadata, partitions_of, read_footers, text_options
 from .file_rows import Column, FileRows, columns_of, rows_at_once
-from .file_schemas import FileSchemas
+from .footers import FileSchemas
 from .hashes import Hashes, combined, hashes
 from .storage import Storage, UnreachableError
 from .text_rows import TextRows

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from . import csv_check, csv_scan, json_rows
-from .csv_dialect import Cell, dialect_of
+from . import csv_check
+from . import csv_files as csv_scan
+from . import json_check as json_rows
+from .csv_files import Cell, dialect_of
 from .file_rows import Column, value_of_directory
 from .hashes import Hashes, IncomparableError, hashes
-from .storage import Storage, UnreachableError
-from .texts import decode, encoding_of, is_wide, open_text
+from .storage import Storage, UnreachableError, decode, encoding_of, is_wide, open_text
 
 _CHANGING = ("mode", "emptyvalue", "nanvalue", "positiveinf", "negativeinf", "locale",
              "rescueddatacolumn", "singlevariantcolumn", "primitivesasstring", "prefersdecimal",

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from lance_bridge.errors import invalid
 from lance_bridge.names import first_names
 
-from ..journal import Check
 from ..plan import Problem, blocker, blockers_in, warning
+from ..record import Check
 from . import files, listing
 from .session import become_active, spark_errors
 from .sources import (

@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "endpoints": ("Directory", "Endpoints", "address_of"),
-    "levels": ("Level",),
     "migration": (
-        "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work", "migration_type",
+        "Level", "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work",
+        "migration_type",
     ),
     "plan": ("Address", "Item", "Plan", "Problem", "Severity"),
-    "record": ("ItemState", "Record", "State"),
+    "record": ("ItemState", "Migration", "Migrations", "Record", "State"),
     "run": ("RunOptions", "execute", "make_plan", "undo", "verify"),
-    "store": ("Migration", "Migrations"),
 }  # fmt: skip
 """The public names of each module."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

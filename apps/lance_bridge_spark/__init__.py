@@ -20,6 +20,7 @@ from lance_bridge.extras import require
 require("spark", "pyspark")
 
 if TYPE_CHECKING:
+    from .environment import set_java_home
     from .functions import (
         Changed,
         Condition,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         versions,
         write,
     )
-    from .java_home import set_java_home
     from .jobs import (
         clean_up,
         compact,
@@ -95,7 +95,7 @@ _JOBS = frozenset(
 )
 _ELSEWHERE = {
     "register": "registration",
-    "set_java_home": "java_home",
+    "set_java_home": "environment",
     "settings": "registration",
 }
 

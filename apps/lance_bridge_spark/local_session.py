@@ -23,7 +23,7 @@ from lance_bridge.names import written
 
 from . import jobs
 from .addresses import CATALOG_SETTINGS
-from .java_home import set_java_home
+from .environment import set_java_home
 
 _SETTINGS = {
     # The session's settings contain the catalog's properties, which the UI would show.

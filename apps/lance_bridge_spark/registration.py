@@ -11,12 +11,12 @@ from lance_bridge import engine
 from lance_bridge.errors import invalid
 
 from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
+from .environment import check_executors, check_python
 from .jobs import SparkEngine
 from .jvm import jar
 from .jvm.compiling import JAR_NAME
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
-from .worker_python import check_executors, check_python
 
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"

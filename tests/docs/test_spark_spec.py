@@ -24,8 +24,8 @@ from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.source import options, types
-from lance_bridge_spark.source.errors import condition
 from lance_bridge_spark.source.table_changes import FAIL
+from lance_bridge_spark.source.worker_calls import condition
 
 from .spark_snippets import run
 from .specs import DOCUMENTS, REPOSITORY, operations

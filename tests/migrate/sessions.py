@@ -45,7 +45,7 @@ from lance_bridge_migrate.migrations.catchup import next_increment
 from lance_bridge_migrate.plan import Item, new_id
 from lance_bridge_migrate.record import Event, Journal
 from lance_bridge_migrate.spark.session import address_of_session
-from lance_bridge_spark.source.commit import Commit
+from lance_bridge_spark.source.writer import Commit
 
 _START_SECONDS = 120.0
 _CHECK_SECONDS = 280.0

@@ -47,7 +47,7 @@ from lance_bridge_migrate.plan import Address, Item
 from lance_bridge_migrate.spark import changes
 from lance_bridge_migrate.spark.changes import ChangeRange
 from lance_bridge_migrate.spark.sources import SourceTable
-from lance_bridge_spark.source.commit import Commit
+from lance_bridge_spark.source.writer import Commit
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#catch-up")]
 

@@ -44,8 +44,7 @@ from lance_bridge_spark.functions import (
     merge_into,
     update,
 )
-from lance_bridge_spark.functions.rows.change import Outcome, build_operation
-from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.functions.rows.change import Outcome, Snapshot, build_operation
 from lance_bridge_spark.functions.rows.tasks import Kind
 from lance_bridge_spark.lookup import find_table
 

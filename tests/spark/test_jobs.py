@@ -24,8 +24,7 @@ from lance_bridge.dataset import maintenance
 from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs import backfill, clean_up, compact, create_index
-from lance_bridge_spark.jobs.commits import send_once
-from lance_bridge_spark.jobs.tasks import phases
+from lance_bridge_spark.jobs.tasks import phases, send_once
 from lance_bridge_spark.lookup import find_table
 
 from .job_tables import DIMENSION, Interrupted, append, ids, make, numbered, rows_of

@@ -31,7 +31,7 @@ from lance_bridge_spark.jobs import (
     create_materialized_view,
     refresh_materialized_view,
 )
-from lance_bridge_spark.jobs.sources import (
+from lance_bridge_spark.jobs.views import (
     may_be_by_row,
     read_columns,
     replace_tables,

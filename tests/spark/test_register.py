@@ -27,10 +27,10 @@ from lance_bridge_spark.addresses import (
     CatalogAddress,
     catalogs_of,
 )
+from lance_bridge_spark.environment import _find_problem, check_python
 from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
 from lance_bridge_spark.source.datasource import with_settings
-from lance_bridge_spark.worker_python import _find_problem, check_python
 
 from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .parquet_pairs import LOCAL_ROWS

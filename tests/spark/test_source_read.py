@@ -13,8 +13,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
 
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.source import aggregates, planning, with_catalogs
-from lance_bridge_spark.source.errors import LanceError, LanceValueError
+from lance_bridge_spark.source import planning, with_catalogs
+from lance_bridge_spark.source import planning as aggregates
+from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read, source
 

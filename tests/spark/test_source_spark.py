@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from lance_bridge_spark.source import types
-from lance_bridge_spark.source.errors import LanceValueError
+from lance_bridge_spark.source.worker_calls import LanceValueError
 
 from .catalogs import unity_catalog
 from .source_helpers import source

@@ -16,9 +16,8 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidInputErro
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source import arrays
-from lance_bridge_spark.source.commit import commit_once
-from lance_bridge_spark.source.errors import LanceError, LanceValueError
-from lance_bridge_spark.source.writer import LanceWriter, fragments_of
+from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
+from lance_bridge_spark.source.writer import LanceWriter, commit_once, fragments_of
 
 from .source_helpers import begun, ids_in, numbers, read, sent, source, struct_of, write
 

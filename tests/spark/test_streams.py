@@ -28,13 +28,18 @@ from servers.unity import UnityServer
 import lance_bridge
 from lance_bridge.dataset import maintenance
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.options import Options
-from lance_bridge_spark.source.rate_limit import RateLimitedReader
-from lance_bridge_spark.source.stream_maintenance import Maintenance
-from lance_bridge_spark.source.stream_reader import LanceStreamReader, Stream, reading_of
-from lance_bridge_spark.source.stream_writer import BATCH, QUERY
+from lance_bridge_spark.source.streams import (
+    BATCH,
+    QUERY,
+    LanceStreamReader,
+    Maintenance,
+    RateLimitedReader,
+    Stream,
+    reading_of,
+)
 from lance_bridge_spark.source.table_changes import FAIL, Added, TableChanges
+from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
 from .job_tables import ids, make
 from .parquet_pairs import dataset_of

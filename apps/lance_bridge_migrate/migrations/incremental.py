@@ -21,10 +21,8 @@ from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 from lance_bridge_spark.functions.rows import change
-from lance_bridge_spark.functions.rows.change import TransactionSpec
-from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
-from lance_bridge_spark.functions.rows.merge import Merge
-from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.functions.rows.change import Snapshot, TransactionSpec
+from lance_bridge_spark.functions.rows.merge import Clauses, Delete, Insert, Merge, Update
 from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.lookup import find_table
 

@@ -37,8 +37,7 @@ from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source.arrays import ToLance
-from lance_bridge_spark.source.commit import Commit
-from lance_bridge_spark.source.writer import Target
+from lance_bridge_spark.source.writer import Commit, Target
 
 from ..arrow_files import FORMATS, ArrowFiles
 from ..migration import Level, Step, Work

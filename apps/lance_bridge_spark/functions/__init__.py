@@ -4,8 +4,7 @@ from .batch_search import nearest_batch
 from .filters import Condition, col
 from .reading import count, full_text, nearest, read, restore, take, version_at, versions
 from .rows.change import Changed
-from .rows.clauses import Delete, Insert, Update
-from .rows.merge import merge_into
+from .rows.merge import Delete, Insert, Update, merge_into
 from .rows.updates import delete, update
 from .writing import write
 

@@ -34,11 +34,11 @@ from lance_bridge.requests import Ref
 
 from ..addresses import Access
 from ..source import arrays, planning
-from ..source.search import DISTANCE
+from ..source.options import DISTANCE
 from ..source.types import ROW_ID, batch_schema
 from .filters import Condition, sql_of
 from .reading import DEFAULT_K
-from .rows.snapshot import Snapshot
+from .rows.change import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

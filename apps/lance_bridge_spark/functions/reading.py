@@ -28,7 +28,7 @@ from ..source.types import batch_schema, spark_schema
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of
-from .rows.snapshot import Snapshot
+from .rows.change import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -28,8 +28,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import find_table
-from .commits import commit
-from .tasks import phases, run
+from .tasks import commit, phases, run
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

@@ -15,8 +15,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, address_of
 from ..lookup import find_table
-from .commits import send_once
-from .tasks import phases, run
+from .tasks import phases, run, send_once
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

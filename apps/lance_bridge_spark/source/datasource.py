@@ -24,17 +24,14 @@ from lance_bridge.requests import Ref
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
-from . import requests, search, types
-from .options import Options, ReadOptions, WriteOptions
-from .reader import LanceReader
-from .reading import Reading
+from . import options as search
+from . import requests, types
+from .options import Options, ReadOptions, Search, WriteOptions
+from .reading import LanceReader, Reading
 from .requests import Scan, Write
-from .search import Search
-from .staged_writer import StagedWriter
-from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
-from .stream_writer import LanceStreamWriter
+from .streams import LanceStreamReader, LanceStreamWriter, Limit, Stream, reading_of
 from .worker_calls import spark_call
-from .writer import Job, LanceWriter
+from .writer import Job, LanceWriter, StagedWriter
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -158,7 +155,7 @@ def with_settings(settings: str) -> type[LanceSource]:
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
     """Return a reader of a stream, with rate limits if this version of Spark supports them."""
     if hasattr(spark_datasource, "ReadLimit"):
-        from .rate_limit import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
+        from .streams import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
 
         return RateLimitedReader(stream, reading)
     if stream.limit != Limit():

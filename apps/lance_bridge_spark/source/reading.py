@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
 from lance.dataset import ColumnOrdering
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_bridge import blobs
 from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
-from . import aggregates, arrays, planning
-from .options import BATCH_ROWS, ReadOptions
+from . import arrays, planning
+from . import planning as aggregates
+from .options import BATCH_ROWS, ReadOptions, Search
 from .planning import Fragments
 from .requests import Aggregate, Scan
-from .search import Search
 from .types import ROW_ADDRESS, ROW_ID, batch_schema
+from .worker_calls import spark_call
+
+# -- scans -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,3 +172,98 @@ class Reading:
             return {}
         # Lance should add the score or distance only if it is requested.
         return {**self.search.options, "disable_scoring_autoprojection": True}
+
+
+# -- rows of the driver ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """The maximum number of rows to read, and of their bytes."""
+
+    rows: int
+    bytes: int
+
+
+def read(reading: Reading, dataset: lance.LanceDataset, limit: SizeLimit) -> pa.Table | None:
+    """Return all rows of a read, in the schema that Spark expects; None if they exceed the limit.
+
+    Raises:
+        LanceNamespaceError: The same errors as in a task that reads them.
+    """
+    if limit.rows * _width(reading, dataset) > limit.bytes:
+        return None
+    found, size = list[pa.RecordBatch](), 0
+    everything = Fragments(None, reading.options.limit, reading.scan.offset)
+    for batch in reading.read_from(dataset, everything):
+        found.append(batch)
+        size += batch.nbytes
+        if size > limit.bytes:
+            # The estimate was too low: the stored values are compressed.
+            return None
+    return pa.Table.from_batches(found, batch_schema(reading.schema))
+
+
+def _width(reading: Reading, dataset: lance.LanceDataset) -> int:
+    """Return the estimated bytes of a row, by its types or by its files, whichever is larger."""
+    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
+    stored = sum(file.file_size_bytes or 0 for file in files)
+    return max(reading.with_width(dataset).width, stored // max(int(dataset.count_rows()), 1))
+
+
+def rows_to_read(reading: Reading, dataset: lance.LanceDataset) -> int | None:
+    """Return the maximum number of rows to scan, or None if it is unknown."""
+    if reading.scan.fragments is not None:
+        return None
+    everything = int(dataset.count_rows())
+    looked_at = everything
+    if reading.filter is not None:
+        by_index = planning.rows_by_index(dataset, reading.filter)
+        looked_at = everything if by_index is None else by_index
+    if reading.search is not None:
+        if looked_at == everything and reading.filter is not None:
+            return everything
+        found = reading.search.most_rows
+        unindexed = planning.rows_not_indexed(dataset, reading.search)
+        return everything if found is None else found + unindexed
+    if reading.filter is None and not reading.scan.aggregate and not reading.scan.order:
+        looked_at = max(looked_at - (reading.scan.offset or 0), 0)
+        limits = [reading.options.limit, reading.scan.limit]
+        looked_at = min([looked_at, *(each for each in limits if each is not None)])
+    return looked_at
+
+
+# -- reader ----------------------------------------------------------------------------------------
+
+
+class LanceReader(DataSourceReader):
+    """Reads one version of a table; created on the driver and sent to the tasks."""
+
+    def __init__(self, reading: Reading, dataset: lance.LanceDataset) -> None:
+        self._reading = reading
+        self._dataset: lance.LanceDataset | None = dataset
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the open dataset: tasks open their own."""
+        return {**self.__dict__, "_dataset": None}
+
+    def rows_to_read(self) -> int | None:
+        """Return the maximum number of rows to scan, or None if it is unknown."""
+        with spark_call():
+            return rows_to_read(self._reading, self._open())
+
+    def read_all(self, limit: SizeLimit) -> pa.Table | None:
+        """Return the rows that tasks would read, or None if they exceed the limit."""
+        with spark_call():
+            return read(self._reading, self._open(), limit)
+
+    def partitions(self) -> list[InputPartition]:
+        with spark_call():
+            return list(self._reading.plan(self._open()))
+
+    def _open(self) -> lance.LanceDataset:
+        return self._dataset or self._reading.access.open()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with spark_call():
+            yield from self._reading.read(cast("Fragments", partition))

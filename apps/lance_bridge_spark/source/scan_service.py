@@ -24,9 +24,8 @@ from pyspark.errors import PySparkException
 
 from ..channel import Channel, freeze_imports, open_standard_channel
 from . import LanceSource  # noqa: F401 - what tasks need is imported once
-from .errors import error_fields
-from .task_functions import partition_batch
 from .types import batch_schema
+from .worker_calls import error_fields, partition_batch
 
 _LONGEST_PATH = 100
 """The maximum length of a socket's path, in bytes, on all systems."""

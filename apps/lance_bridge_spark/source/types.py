@@ -24,8 +24,7 @@ from lance_bridge.types import plain_type
 
 from . import stored_types
 from .column_names import require_readable
-from .options import ReadOptions
-from .search import Search
+from .options import ReadOptions, Search
 
 COMMENT = "comment"
 """The key of a column's comment, in Spark's metadata and in Arrow's."""

@@ -1,16 +1,71 @@
-"""The context of every call from Spark to the data source in a Python worker."""
+"""Translation of the errors of catalogs and Lance to PySpark's exceptions.
+
+Spark shows only the message of an exception that a Python data source raises. So the message begins
+with a condition, like Spark's own messages, which names the Lance error.
+"""
 
 from __future__ import annotations
 
 import gc
+import pickle
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
-from lance_namespace.errors import LanceNamespaceError
+import pyarrow as pa
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableSchemaValidationError,
+    UnsupportedOperationError,
+)
+from pyspark.errors import PySparkException, PySparkRuntimeError, PySparkValueError
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.types import BinaryType, StructField, StructType
 
-from .errors import spark_error
+from lance_bridge.errors import first_line
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+class LanceError(PySparkRuntimeError):
+    """An operation on a catalog or a table failed."""
+
+
+class LanceValueError(PySparkValueError):
+    """An option, a column or a type is invalid or not supported."""
+
+
+_ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperationError)
+
+
+def spark_error(error: LanceNamespaceError) -> PySparkException:
+    """Return a Lance error as a PySpark exception."""
+    error_type = LanceValueError if isinstance(error, _ASKED_WRONG) else LanceError
+    return error_type(f"[{condition(error)}] {error}")
+
+
+def condition(error: LanceNamespaceError) -> str:
+    """Return the name of an error in the style of Spark's conditions: LANCE_TABLE_NOT_FOUND."""
+    name = type(error).__name__.removesuffix("Error")
+    return "LANCE_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+
+
+def error_fields(error: Exception) -> dict[str, Any]:
+    """Return an error in the Java part's format: ``{error: {code, message}}``."""
+    # The data source wraps the namespace's errors in PySpark's exceptions.
+    cause = error.__cause__ if isinstance(error, PySparkException) else None
+    found = cause if isinstance(cause, LanceNamespaceError) else error
+    if not isinstance(found, LanceNamespaceError):
+        found = InternalError(f"{type(found).__name__}: {first_line(found)}")
+    return {"error": {"code": int(found.code), "message": str(found)}}
+
+
+# -- calls -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -39,3 +94,39 @@ def _freeze_imports() -> None:
     if spec is not None and spec.name == "pyspark.daemon":
         gc.collect()
         gc.freeze()
+
+
+# -- functions of tasks ----------------------------------------------------------------------------
+
+
+_MESSAGE = "message"
+
+
+def pickled_reader(reader: DataSourceReader, schema: StructType) -> bytes:
+    """Return the function that reads a partition, pickled for Spark's workers."""
+    return pickle.dumps((partial(_read, reader), schema))
+
+
+def pickled_writer(writer: DataSourceArrowWriter) -> bytes:
+    """Return the function that writes the rows of a task, pickled for Spark's workers."""
+    result = StructType([StructField(_MESSAGE, BinaryType())])
+    return pickle.dumps((partial(_write, writer), result))
+
+
+def partition_batch(pickled: bytes) -> pa.RecordBatch:
+    """Return a pickled partition as an argument for the function of `pickled_reader`."""
+    return pa.record_batch([pa.array([pickled], pa.binary())], names=["partition"])
+
+
+def _read(reader: DataSourceReader, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    partition = None
+    for batch in batches:
+        partition = pickle.loads(batch.column(0)[0].as_py())
+    return reader.read(partition)  # type: ignore[arg-type] # Spark gives one partition, never none
+
+
+def _write(
+    writer: DataSourceArrowWriter, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    message = pickle.dumps(writer.write(batches))
+    yield pa.record_batch([pa.array([message], pa.binary())], names=[_MESSAGE])

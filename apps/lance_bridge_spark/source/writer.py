@@ -1,17 +1,19 @@
-"""Writing to a table: tasks write files, and the driver makes one commit.
+"""Committing the files of a write exactly once, even if a reply is lost or the call is repeated.
 
-The columns are checked before the first task. Tasks get no catalog and no open dataset, only a
-location and its storage options; they return fragments as JSON.
+A write has one transaction with a unique identifier, generated before its tasks start. Before each
+attempt, and after a failed one, the versions since the write began are searched for it.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -27,21 +29,180 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import blobs, locations
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    OutcomeUnknownError,
+    concurrent_modification,
+    first_line,
+    invalid,
+    translate_lance_errors,
+)
+from lance_bridge.lance_datasets import find_commit
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN
 
-from ..addresses import Access, TableAddress
+from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import create_table, find_table
 from . import arrays, requests, schema_compat
-from .commit import NO_FRAGMENT, Commit, fragments_to_guard
 from .options import WriteOptions
 from .requests import Write
 from .types import nullable
 from .worker_calls import spark_call
 
 if TYPE_CHECKING:
+    from lance_bridge.table import Table
+
     from ..spark_tables import SparkTable
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+Operation = Callable[[list[FragmentMetadata]], Any]
+"""Builds the operation of a transaction from the new fragments."""
+
+NO_FRAGMENT = 2**32 - 1
+"""An id that no fragment has. Changes that require an empty table remove it, so that two of them
+conflict: Lance detects conflicts between commits that name the same fragment."""
+
+
+def fragments_to_guard(
+    dataset: lance.LanceDataset, exclude: Collection[int]
+) -> list[FragmentMetadata]:
+    """Return the fragments that a change does not modify, and that no other writer may modify.
+
+    Args:
+        exclude: The ids of the fragments that the change modifies or removes.
+    """
+    return [each.metadata for each in dataset.get_fragments() if each.fragment_id not in exclude]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that has not been sent yet: its table, read version and transaction identifier."""
+
+    address: TableAddress
+    location: str
+    """The location that the tasks wrote to, which must still be the table's."""
+    version: int
+    uuid: str
+    branch: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    """Whether any later version is a conflict."""
+    entry: str | None = None
+    """The identifier of the table's entry when the write began, if it has one."""
+
+    def open(self) -> tuple[SparkTable, lance.LanceDataset]:
+        """Return the current table, opened for writing.
+
+        Raises:
+            InvalidTableStateError: (19) another table has its name now.
+        """
+        table = find_table(self.address)
+        if table.uri != self.location:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' was at {self.location} when the write began, and is "
+                f"now at {table.record.location}: write again"
+            )
+        if self.entry is not None and table.record.properties.get(ENTRY_ID) != self.entry:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' is not the one that the write began with, which was "
+                "dropped: write again"
+            )
+        return table, table.open(Ref(branch=self.branch), write=True)
+
+    def run(self, fragments: Iterable[str], operation: Operation) -> int:
+        """Commit the fragments (in JSON) of all tasks, and return the new version.
+
+        Raises:
+            InvalidTableStateError: (19) another table has its name now.
+            LanceNamespaceError: What `commit_once` raises.
+        """
+        table, dataset = self.open()
+        transaction = lance.Transaction(
+            read_version=self.version,
+            operation=operation([FragmentMetadata.from_json(each) for each in fragments]),
+            uuid=self.uuid,
+            transaction_properties=dict(self.properties),
+        )
+        return commit_once(table, dataset, transaction, self.branch, alone=self.alone)
+
+
+def commit_once(
+    table: SparkTable,
+    dataset: lance.LanceDataset,
+    transaction: lance.Transaction,
+    branch: str | None = None,
+    *,
+    alone: bool = False,
+) -> int:
+    """Commit a transaction whose identifier is unique, and return its version.
+
+    If it is committed already, return that version.
+
+    Args:
+        dataset: Any version of the table, opened for writing.
+        branch: The branch of the dataset; None is main.
+        alone: Whether any version after the one that was read is a conflict.
+
+    Raises:
+        ConcurrentModificationError: (14) a concurrent change conflicts with it.
+        InvalidInputError: (13) Lance rejects it.
+        OutcomeUnknownError: (17) the reply is lost, and the table cannot be read.
+        ServiceUnavailableError: (17)
+    """
+    name = table.address.name
+    with translate_lance_errors(f"The versions of table '{name}' could not be read"):
+        done = _find_commit(dataset, transaction)
+        is_latest = int(dataset.latest_version) == int(transaction.read_version)
+    if done is not None:
+        return done
+    if alone and not is_latest:
+        raise concurrent_modification(table.path)
+    options = table.storage_options(write=True)
+    # Without retries, Lance does not overwrite a version later than the one that was read.
+    strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
+    try:
+        with table.committing(dataset, "the change is not committed"):
+            committed = lance.LanceDataset.commit(
+                dataset, transaction, storage_options=options, **strict
+            )
+    except LanceNamespaceError as error:
+        done = _find_after_failure(table, branch, transaction, error)
+        if done is None:
+            raise
+    version = int(committed.version) if done is None else done
+    table.note_commit(int(dataset.version), version, transaction.uuid, branch)
+    return version
+
+
+def _is_overwrite(transaction: lance.Transaction) -> bool:
+    return isinstance(transaction.operation, lance.LanceOperation.Overwrite)
+
+
+def _find_commit(dataset: lance.LanceDataset, transaction: lance.Transaction) -> int | None:
+    read_version = int(transaction.read_version)
+    return find_commit(dataset, lambda each: each.uuid == transaction.uuid, read_version)
+
+
+def _find_after_failure(
+    table: SparkTable,
+    branch: str | None,
+    transaction: lance.Transaction,
+    error: LanceNamespaceError,
+) -> int | None:
+    try:
+        return _find_commit(find_table(table.address).open(Ref(branch=branch)), transaction)
+    except (LanceNamespaceError, *LANCE_ERRORS) as unread:
+        raise OutcomeUnknownError(
+            f"Table '{table.address.name}': whether the change is committed is not known, since "
+            f"the table cannot be read after a commit that failed ({first_line(error)}). It is if "
+            f"a version has the transaction {transaction.uuid}"
+        ) from unread
+
+
+# -- writer ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -226,3 +387,139 @@ def find_or_create(
         create_table(address, schema_compat.new_schema(nullable(schema), options.vectors))
     table = find_table(address)
     return table, table.open(ref, write=True)
+
+
+# -- staged tables ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A table that is being created or replaced. Spark passes it as JSON; it contains no secret."""
+
+    uuid: str
+    """Identifies the transaction, and names the file with the fragments."""
+    table: tuple[str, ...]
+    location: str
+    struct: str
+    """The JSON text of the new ``StructType``."""
+    columns: str
+    """The Arrow schema of the rows, serialized as IPC, in base64."""
+    properties: Mapping[str, str]
+    replaces: int = 0
+    """The version that the query replaces; 0 for a new table."""
+    is_own_location: bool = False
+    """Whether no other writer can use the location."""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Stage:
+        """Return the stage that `to_json` wrote."""
+        return cls(**{**fields, "table": tuple(fields["table"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage as JSON objects."""
+        return {**asdict(self), "table": list(self.table)}
+
+    @property
+    def write_mode(self) -> str:
+        """The mode for ``lance.fragment.write_fragments``."""
+        return "overwrite" if self.replaces else "create"
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows to write."""
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.columns)))
+
+    @property
+    def file(self) -> str:
+        """The path of the file with the fragments, relative to the location."""
+        return f"_transactions/{self.uuid}.staged.json"
+
+
+@dataclass(frozen=True)
+class StagedAccess(Access):
+    """What a task needs to write to a location that is not a table yet."""
+
+    stage: Stage | None = None
+
+    def fetch_storage_options(self) -> dict[str, str] | None:
+        catalog, stage = self.address.catalog, self.stage
+        if catalog is None or stage is None or stage.replaces:
+            return super().fetch_storage_options()
+        # The catalog has no entry yet to request credentials for.
+        return dict(access(catalog, stage).storage)
+
+
+def access(catalog: CatalogAddress, stage: Stage) -> Access:
+    """Return what tasks need to write the stage's rows."""
+    return StagedAccess(
+        TableAddress(catalog, stage.table),
+        locations.for_lance(stage.location),
+        stage.replaces,
+        write=True,
+        storage=table_of(catalog, stage).storage_options(write=True) or {},
+        stage=stage,
+    )
+
+
+def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> None:
+    """Save the fragments (in JSON) that all tasks have written. Safe to repeat.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    place = locations.for_lance(stage.location)
+    if locations.is_local(place):
+        # Without rows, no task has created the directory.
+        Path(place).mkdir(parents=True, exist_ok=True)
+    files = table_of(catalog, stage).files(write=True)
+    files.put_over(stage.file, json.dumps(list(fragments)).encode())
+
+
+def kept_fragments(catalog: CatalogAddress, stage: Stage) -> list[str] | None:
+    """Return the fragments (in JSON) that `keep` saved, or None."""
+    content = table_of(catalog, stage).files(write=True).read(stage.file)
+    return None if content is None else [str(each) for each in json.loads(content)]
+
+
+def table_of(catalog: CatalogAddress, stage: Stage) -> Table:
+    """Return a table at the stage's location, without a call to the catalog."""
+    return catalog.connect().tables.at(stage.table, stage.location)
+
+
+class StagedWriter(DataSourceArrowWriter):
+    """Writes files at a stage's location, and saves the list of their fragments there."""
+
+    def __init__(
+        self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
+    ) -> None:
+        """Prepare the write of a stage's rows. No table is loaded.
+
+        Raises:
+            InvalidInputError: (13) there is no stage or no catalog.
+            TableSchemaValidationError: (20)
+        """
+        if write.stage is None or address.catalog is None:
+            raise invalid("A staged write needs the stage and its catalog")
+        self._catalog = address.catalog
+        self._stage = Stage.from_json(write.stage)
+        stored = self._stage.schema()
+        place = access(self._catalog, self._stage)
+        self._target = Target(
+            place,
+            place.location,
+            stored.serialize().to_pybytes(),
+            schema_compat.match_columns(schema, stored, address.name),
+            self._stage.write_mode,
+            options.for_lance(),
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with spark_call():
+            return self._target.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Save the fragments for the commit of the stage."""
+        with spark_call():
+            keep(self._catalog, self._stage, fragments_of(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave the files to `abort_staged`, or to the clean-up."""

@@ -1,12 +1,12 @@
-"""Reads and writes of the SQL catalog: their tasks, and their commits on the driver.
-
-The tasks are those of the data source `lance`, planned here without Spark's own Python worker.
-"""
+"""Tables that statements have loaded, so that planning a read needs no second catalog call."""
 
 from __future__ import annotations
 
 import json
 import pickle
+import threading
+import uuid
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -16,10 +16,39 @@ from pyspark.sql.types import StructType
 
 from ..addresses import CatalogAddress
 from ..source import LanceSource
-from ..source.local_rows import SizeLimit
-from ..source.task_functions import pickled_reader, pickled_writer
+from ..source.reading import SizeLimit
+from ..source.worker_calls import pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
-from . import loaded
+from ..spark_tables import SparkTable
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+_MOST = 256
+"""More tables than concurrent statements load before they are planned."""
+
+_tables: OrderedDict[str, SparkTable] = OrderedDict()
+_lock = threading.Lock()
+
+
+def keep(table: SparkTable) -> str:
+    """Keep a table for some time, and return the name to get it by."""
+    name = uuid.uuid4().hex
+    with _lock:
+        _tables[name] = table
+        while len(_tables) > _MOST:
+            _tables.popitem(last=False)
+    return name
+
+
+def get(name: str | None) -> SparkTable | None:
+    """Return a table by its name, or None if another process kept it or it was evicted."""
+    with _lock:
+        return None if name is None else _tables.get(name)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
 
 Args = Mapping[str, Any]
 Answer = tuple[dict[str, Any], list[bytes]]
@@ -39,7 +68,7 @@ def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:
     """
     schema = _schema_of(args)
     source = LanceSource(_options_of(args))
-    source.loaded = loaded.get(args.get("loaded"))
+    source.loaded = get(args.get("loaded"))
     reader = source.reader(schema)
     rows = reader.rows_to_read()
     if rows is not None and rows <= args.get("local_rows", -1):

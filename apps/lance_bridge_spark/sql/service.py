@@ -12,7 +12,7 @@ from lance_bridge.errors import LanceNamespaceError, invalid, panics_as_errors
 
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
-from ..source.errors import error_fields
+from ..source.worker_calls import error_fields
 from . import changes, namespaces, planning, staging, tables
 
 Answer = dict[str, Any]

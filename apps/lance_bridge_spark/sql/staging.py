@@ -30,10 +30,10 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
-from ..source.commit import Commit
-from ..source.staged_writer import Stage, kept_fragments, table_of
-from . import publishing, schemas
-from .publishing import Definition
+from ..source.writer import Commit, Stage, kept_fragments, table_of
+from . import schemas
+from . import schemas as publishing
+from .schemas import Definition
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

@@ -34,8 +34,10 @@ from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
-from . import loaded, publishing, schemas
-from .publishing import LANCE, Definition
+from . import planning as loaded
+from . import schemas
+from . import schemas as publishing
+from .schemas import LANCE, Definition
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]

@@ -13,7 +13,7 @@ from core.memory_catalog import MemoryServer, Moment
 from lance.fragment import write_fragments
 
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.source import staged_writer
+from lance_bridge_spark.source import writer as staged_writer
 from lance_bridge_spark.sql import service
 
 CATALOG = "prod"

@@ -16,7 +16,7 @@ from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.records import FOREIGN_COMMITS
-from lance_bridge_spark.source.staged_writer import Stage
+from lance_bridge_spark.source.writer import Stage
 
 from .service_requests import ID, NAME, TABLE, Service, fields_of, losing, struct
 

@@ -19,7 +19,7 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed_state import State
 from lance_bridge.table import Table
 from lance_bridge_spark.source import requests
-from lance_bridge_spark.source.errors import LanceError
+from lance_bridge_spark.source.worker_calls import LanceError
 
 from .. import source_helpers
 from .service_requests import ID, NAME, NAMESPACE, TABLE, VECTOR, Service, fields_of, losing, struct

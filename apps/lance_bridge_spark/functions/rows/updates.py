@@ -15,8 +15,7 @@ from lance_bridge.errors import invalid
 
 from ...source.types import ROW_ADDRESS, ROW_ID
 from . import change, tasks
-from .change import Changed, Plan
-from .snapshot import Snapshot
+from .change import Changed, Plan, Snapshot
 from .tasks import Action, Kind
 
 if TYPE_CHECKING:

@@ -1,0 +1,519 @@
+"""Reading a table as a stream: the rows that each version appends, in the order of versions.
+
+An offset is a version and the number of its new fragments that have been read. After the last of
+them it is the next version, so that versions that were read can be cleaned up. Without
+`start_version` the stream begins with all existing rows. Batches end at fragment boundaries.
+
+Version numbers repeat in a table that is dropped and created again, so an offset also has the
+identifier of the table's entry.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
+from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.requests import Ref
+
+from ..addresses import TableAddress
+from ..lookup import find_table
+from . import planning
+from .options import Options, ReadOptions, WriteOptions, whole_number
+from .planning import Fragments
+from .reading import Reading
+from .requests import Scan, Write
+from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
+from .worker_calls import spark_call
+from .writer import Job, Written, fragments_of
+
+if TYPE_CHECKING:
+    from ..spark_tables import SparkTable
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+LATEST = "latest"
+_BATCH_ONLY = ("version", "tag", "timestamp", "limit")
+
+
+@dataclass(frozen=True)
+class Position:
+    """The position of a stream."""
+
+    version: int
+    fragments: int
+    """How many of the version's new fragments have been read."""
+    snapshot: int = 0
+    """The version whose fragments are all new to the stream, or 0."""
+    entry: str | None = None
+    """The identifier of the table's entry, if it is known."""
+
+    @classmethod
+    def of(cls, offset: dict[str, Any]) -> Position:
+        version, fragments = int(offset["version"]), int(offset["fragments"])
+        return cls(version, fragments, int(offset["snapshot"]), offset.get("entry"))
+
+    def offset(self) -> dict[str, Any]:
+        """Return the offset that Spark stores. Spark compares offsets by their JSON."""
+        found: dict[str, Any] = {
+            "version": self.version, "fragments": self.fragments, "snapshot": self.snapshot
+        }  # fmt: skip
+        return found if self.entry is None else {**found, "entry": self.entry}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The maximum size of a batch; None is unlimited. At least one fragment is read."""
+
+    rows: int | None = None
+    fragments: int | None = None
+    least_rows: int = 0
+
+    def is_exceeded(self, rows: int, fragments: int) -> bool:
+        """Return whether a batch of this size would exceed the limit."""
+        over_rows = self.rows is not None and rows > self.rows
+        return over_rows or (self.fragments is not None and fragments > self.fragments)
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """Fragments of one version."""
+
+    version: int
+    fragments: Fragments
+
+
+class Stream:
+    """A stream's table on the driver, which is loaded again for every batch."""
+
+    def __init__(self, address: TableAddress, options: Options, read: ReadOptions) -> None:
+        for name in _BATCH_ONLY:
+            if options.text(name) is not None:
+                raise invalid(f"Option '{name}' is for reads of one version, and not for streams")
+        self.address = address
+        self.branch = read.branch
+        self.limit = Limit(
+            options.number("max_rows_per_batch"), options.number("max_fragments_per_batch")
+        )
+        on_change = options.text("on_change") or FAIL
+        if on_change not in ON_CHANGE:
+            raise invalid(f"Option 'on_change' must be one of {', '.join(ON_CHANGE)}")
+        self._changes = TableChanges(address.name, on_change)
+        text = options.text("start_version")
+        self._start = None if text in (None, LATEST) else options.number("start_version")
+        self._from_latest = text == LATEST
+
+    def open(self) -> tuple[SparkTable, lance.LanceDataset]:
+        """Return the table and its latest version."""
+        table = find_table(self.address)
+        return table, table.open(Ref(branch=self.branch))
+
+    def first(self) -> Position:
+        """Return the start of the stream."""
+        if self._start is not None:
+            return Position(self._start, 0)
+        table, dataset = self.open()
+        latest = int(dataset.version)
+        if self._from_latest:
+            return Position(latest + 1, 0, entry=table.entry_id)
+        return Position(latest, 0, latest, table.entry_id)
+
+    def last(self) -> Position:
+        """Return the position after the latest version."""
+        table, dataset = self.open()
+        return Position(int(dataset.version) + 1, 0, entry=table.entry_id)
+
+    def _require_same_table(self, position: Position, entry: str | None, latest: int) -> None:
+        """Raise InvalidTableState (19) if a position is one of another table of this name.
+
+        Args:
+            entry: The identifier of the table's entry, if it has one.
+            latest: Its latest version.
+        """
+        advice = "start the query again with a new checkpoint"
+        if None not in (position.entry, entry) and position.entry != entry:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' was recreated or registered again since the stream "
+                f"read it, and its versions may be other ones: {advice}"
+            )
+        # A stream may begin at a version that does not exist yet.
+        if position.version > latest + 1 and position.version != self._start:
+            raise InvalidTableStateError(
+                f"The latest version of table '{self.address.name}' is {latest}, and the stream "
+                f"has read version {position.version - 1}: the table was recreated since, so "
+                f"{advice}"
+            )
+
+    def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
+        """Return the fragments of a version that are new to this stream."""
+        if version == position.snapshot:
+            return self._changes.snapshot(dataset, version)
+        return self._changes.of(dataset, version)
+
+    def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
+        """Return the end of a batch that begins at ``start``, or ``start`` if nothing is new.
+
+        Versions without new rows are skipped, so that they are no longer needed.
+
+        Args:
+            last: The last version that the stream reads.
+
+        Raises:
+            InvalidTableStateError: (19) the table was recreated.
+        """
+        table, dataset = self.open()
+        self._require_same_table(start, table.entry_id, int(dataset.version))
+        latest = int(dataset.version) if last is None else last
+        rows = fragments = 0
+        end = start
+        for version in range(start.version, latest + 1):
+            done = start.fragments if version == start.version else 0
+            for index, (_, count) in enumerate(self.added(dataset, start, version).fragments):
+                if index < done:
+                    continue
+                if fragments and limit.is_exceeded(rows + count, fragments + 1):
+                    return end
+                rows, fragments = rows + count, fragments + 1
+                end = Position(version, index + 1, start.snapshot, table.entry_id)
+            end = Position(version + 1, 0, entry=table.entry_id)
+        is_too_little = last is None and 0 < rows < limit.least_rows
+        return start if is_too_little else end
+
+    def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Yield the versions of a batch, each with its fragments to read.
+
+        Raises:
+            InvalidTableStateError: (19) the table was recreated.
+        """
+        table, dataset = self.open()
+        for position in (start, end):
+            self._require_same_table(position, table.entry_id, int(dataset.version))
+        # For a managed table, this gives the latest version the name that tasks open it by.
+        table.access(dataset, branch=self.branch)
+        # An end without fragments of its version is the end of the previous version.
+        for version in range(start.version, end.version + bool(end.fragments)):
+            found = self.added(dataset, start, version).fragments
+            first = start.fragments if version == start.version else 0
+            beyond = end.fragments if version == end.version else len(found)
+            if found[first:beyond]:
+                yield version, list(found[first:beyond])
+
+
+class LanceStreamReader(DataSourceStreamReader):
+    """Reads a stream without Spark's rate limits, which 4.1 does not have."""
+
+    def __init__(self, stream: Stream, reading: Reading) -> None:
+        self._stream = stream
+        self._reading = reading
+
+    def initialOffset(self) -> dict[str, Any]:
+        with spark_call():
+            return self._stream.first().offset()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # 4.1's form
+        """Return the end of the latest version: Spark 4.1 does not pass the current position."""
+        with spark_call():
+            return self._stream.last().offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        with spark_call():
+            found = self._stream.parts(Position.of(start), Position.of(end))
+            return [part for version, rows in found for part in self._parts(version, rows)]
+
+    def _parts(self, version: int, rows: list[tuple[int, int]]) -> list[InputPartition]:
+        reading = self._reading
+        groups = planning.grouped(rows, reading.width, reading.sizes)
+        return [Part(version, group) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = cast("Part", partition)
+        with spark_call():
+            access = replace(self._reading.access, version=part.version)
+            yield from replace(self._reading, access=access).read(part.fragments)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: rows are not removed when they have been read."""
+
+
+def reading_of(
+    stream: Stream, schema: StructType, read: ReadOptions
+) -> tuple[Reading, lance.LanceDataset]:
+    """Return what tasks need to read fragments of any version of the stream's table."""
+    table = find_table(stream.address)
+    dataset = table.open(Ref(branch=stream.branch))
+    access = table.access(dataset, branch=stream.branch)
+    return Reading(access, schema, Scan(), read).with_width(dataset), dataset
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+
+class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
+    """Reads no more per batch than Spark's read limit allows."""
+
+    _last: int | None = None
+    """The last version to read."""
+
+    def latestOffset(  # type: ignore[override]  # Spark has both forms
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        with spark_call():
+            end = self._stream.next(Position.of(start), self._limit(limit), self._last)
+            return end.offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        own = self._stream.limit
+        if own.rows is not None:
+            return ReadMaxRows(own.rows)
+        if own.fragments is not None:
+            return ReadMaxFiles(own.fragments)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with spark_call():
+            _, dataset = self._stream.open()
+            self._last = int(dataset.version)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None
+
+    def _limit(self, limit: ReadLimit) -> Limit:
+        if isinstance(limit, ReadMaxRows):
+            return Limit(rows=limit.max_rows, fragments=self._stream.limit.fragments)
+        if isinstance(limit, ReadMaxFiles):
+            return Limit(fragments=limit.max_files)
+        if isinstance(limit, ReadMinRows):
+            return Limit(least_rows=limit.min_rows)
+        if isinstance(limit, ReadAllAvailable):
+            return Limit()
+        return self._stream.limit
+
+
+# -- maintenance -----------------------------------------------------------------------------------
+
+
+COMPACT_EVERY = "stream.compact_every"
+"""The number of batches of a stream after which small fragments are compacted."""
+CLEAN_UP_AFTER_HOURS = "stream.clean_up_after_hours"
+"""After each compaction, versions that are at least this old are deleted."""
+_MOST = 999_999
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """How often a stream compacts its table, and which old versions it then deletes."""
+
+    every: int
+    """Batches between two compactions."""
+    older_than: timedelta | None = None
+
+    @classmethod
+    def of(cls, table: SparkTable) -> Maintenance | None:
+        """Return the maintenance that a table's properties configure, or None.
+
+        Raises:
+            InvalidInputError: (13) a property is not a whole number from 1 to 999,999, or only
+                `CLEAN_UP_AFTER_HOURS` is set.
+        """
+        every = _number_in(table, COMPACT_EVERY)
+        hours = _number_in(table, CLEAN_UP_AFTER_HOURS)
+        if every is None and hours is not None:
+            raise invalid(
+                f"Property {CLEAN_UP_AFTER_HOURS} of table '{table.name}' requires "
+                f"{COMPACT_EVERY}, which sets how often to clean up: set both"
+            )
+        age = None if hours is None else timedelta(hours=hours)
+        return None if every is None else cls(every, age)
+
+    def run(self, address: TableAddress, batch: int) -> None:
+        """Maintain the table if it is due after this batch.
+
+        A failure is logged, because the batch is committed, and the next maintenance tries again.
+        """
+        if (batch + 1) % self.every:
+            return
+        # Only the driver commits; tasks import this module too, and do not need these functions.
+        from lance_bridge.dataset import clean_up, compact  # noqa: PLC0415
+
+        try:
+            compact(find_table(address))
+            if self.older_than is not None:
+                clean_up(find_table(address), older_than=self.older_than)
+        except LanceNamespaceError as error:
+            logger.warning(
+                "Table '%s' was not maintained after batch %d: %s",
+                address.name,
+                batch,
+                first_line(error),
+            )
+
+
+def _number_in(table: SparkTable, key: str) -> int | None:
+    text = table.properties.get(key)
+    if text is None:
+        return None
+    return whole_number(f"Property {key} of table '{table.name}'", text, most=_MOST)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+_QUERY_OF_TASK = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class StreamWritten(Written):
+    """What one task has written of a batch."""
+
+    query: str
+    version: int
+    """The table's version when the batch was planned."""
+
+
+class LanceStreamWriter(DataSourceStreamArrowWriter):
+    """Writes one batch. Spark creates one writer for the tasks, and another for the commit."""
+
+    def __init__(
+        self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
+    ) -> None:
+        self._job = Job(address, schema, write, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with spark_call():
+            context = TaskContext.get()
+            query = context.getLocalProperty(_QUERY_OF_TASK) if context else None
+            if not query:
+                raise invalid("A stream's task does not know its query: write with writeStream")
+            done = self._job.target.write(iterator)
+            return StreamWritten(done.fragments, done.rows, query, self._job.commit.version)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit the rows of the batch, unless they are committed already."""
+        written = [each for each in messages if isinstance(each, StreamWritten)]
+        if not written:
+            return
+        with spark_call():
+            batch = Batch(written[0].query, batchId)
+            commit = replace(
+                self._job.commit,
+                version=min(each.version for each in written),
+                uuid=str(uuid.uuid4()),
+                properties=batch.properties,
+            )
+            table, dataset = commit.open()
+            maintenance = Maintenance.of(table) if commit.branch is None else None
+            if not batch.begin(table, dataset):
+                return
+            commit.run(fragments_of(messages), self._job.operation)
+            if maintenance is not None:
+                maintenance.run(commit.address, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave the files: the outcome of an attempted commit may be unknown."""
+
+
+QUERY = "lance_bridge.stream.query"
+"""The transaction property with a query's identifier, which is the same after restarts."""
+BATCH = "lance_bridge.stream.batch"
+
+_DIRECTORY = "_transactions"
+"""Its files are deleted when the table is dropped, and kept when the table is cleaned up."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of a query."""
+
+    query: str
+    number: int
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of its transaction."""
+        return {QUERY: self.query, BATCH: str(self.number)}
+
+    def begin(self, table: SparkTable, dataset: lance.LanceDataset) -> bool:
+        """Record that the batch is about to be committed; return False if it is committed.
+
+        Args:
+            dataset: Any version of the table, on the branch that is written to.
+
+        Raises:
+            InvalidTableStateError: (19) a version that may contain the batch was cleaned up.
+            ServiceUnavailableError: (17) a version or the file cannot be read or written.
+        """
+        files = table.files(write=True)
+        path = f"{_DIRECTORY}/{self.query}.stream.json"
+        with translate_lance_errors(
+            f"The versions of table '{table.address.name}' could not be read"
+        ):
+            latest = int(dataset.latest_version)
+        noted = json.loads(files.read(path) or b"{}")
+        begun = int(noted.get("batch", -1))
+        if begun == self.number:
+            if noted.get("done"):
+                return False
+            where = f"{files.location}/{path}"
+            versions = range(latest, int(noted["since"]), -1)
+            return not any(
+                self._is_this_batch(table, dataset, version, where) for version in versions
+            )
+        if begun < self.number:
+            note = {"batch": self.number, "since": latest}
+            files.put_over(path, json.dumps(note).encode())
+        return begun < self.number
+
+    def _is_this_batch(
+        self, table: SparkTable, dataset: lance.LanceDataset, version: int, where: str
+    ) -> bool:
+        name = table.address.name
+        try:
+            transaction = transaction_at(dataset, version)
+        except LANCE_ERRORS as error:
+            with translate_lance_errors(f"The versions of table '{name}' could not be read"):
+                is_there = version in {each["version"] for each in dataset.versions()}
+            if is_there:
+                raise ServiceUnavailableError(
+                    f"Version {version} of table '{name}' could not be read: {first_line(error)}"
+                ) from error
+            raise InvalidTableStateError(
+                f"Whether table '{name}' has batch {self.number} of the stream is not known: "
+                f"version {version} may be that batch, and was cleaned up. Look for its rows. If "
+                f'they exist, set "done" to true in {where}; if not, delete that file. Then '
+                "start the stream again"
+            ) from error
+        found = (transaction and transaction.transaction_properties) or {}
+        return found.get(QUERY) == self.query and int(found[BATCH]) == self.number

@@ -19,7 +19,7 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.tables import Tables
-from lance_bridge_spark.jobs.engine import address_in
+from lance_bridge_spark.rows import address_in
 
 from ..endpoints import Endpoints
 from ..migration import Level, MigrationType, Step, Survey, Work

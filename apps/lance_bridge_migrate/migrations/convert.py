@@ -20,7 +20,7 @@ from lance_bridge import locations
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import by_name, find_name, first_names
 from lance_bridge.requests import Ref
-from lance_bridge_spark.jobs.engine import address_in
+from lance_bridge_spark.rows import address_in
 
 from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints

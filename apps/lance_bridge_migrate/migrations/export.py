@@ -24,8 +24,8 @@ from lance_bridge.errors import display
 from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
-from lance_bridge_spark.jobs.engine import address_in
-from lance_bridge_spark.source.column_names import require_distinct
+from lance_bridge_spark.rows import address_in
+from lance_bridge_spark.types import require_distinct
 
 from ..endpoints import Endpoints
 from ..migration import ItemFacts, Level, MigrationType, PlainLocation, Step, Survey, Work

@@ -20,11 +20,18 @@ from lance_bridge.lance_datasets import find_commit
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
-from lance_bridge_spark.functions.rows import change
-from lance_bridge_spark.functions.rows.change import Snapshot, TransactionSpec
-from lance_bridge_spark.functions.rows.merge import Clauses, Delete, Insert, Merge, Update
-from lance_bridge_spark.jobs.engine import address_in
-from lance_bridge_spark.lookup import find_table
+from lance_bridge_spark.rows import (
+    Clauses,
+    Delete,
+    Insert,
+    Merge,
+    Snapshot,
+    TransactionSpec,
+    Update,
+    address_in,
+    apply_change,
+    find_table,
+)
 
 from ..migration import ItemFacts, Options, Work
 from ..plan import Facts, Item, Problem, blocker
@@ -217,7 +224,7 @@ def _merge(work: Work, rows: Any, version: int) -> Facts:
     once = TransactionSpec(transaction_of(work.mark, ROWS), {MARK: work.mark}, alone=True)
     with spark_errors(f"The changes are not merged into '{work.item.name}'"):
         plan = Merge(snapshot, rows, list(work.options.key), clauses).plan()
-        changed = change.apply(snapshot, plan, once)
+        changed = apply_change(snapshot, plan, once)
     work.advance(rows=changed.inserted + changed.updated + changed.deleted)
     return {
         "version": changed.version,

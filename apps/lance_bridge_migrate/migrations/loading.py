@@ -32,12 +32,16 @@ from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.spark_types import columns_of
 from lance_bridge.table import Table
-from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs.engine import address_in
-from lance_bridge_spark.jobs.indexing import build_index, index_request
-from lance_bridge_spark.lookup import find_table
-from lance_bridge_spark.source.arrays import ToLance
-from lance_bridge_spark.source.writer import Commit, Target
+from lance_bridge_spark.rows import (
+    Commit,
+    TableAddress,
+    Target,
+    ToLance,
+    address_in,
+    build_index,
+    find_table,
+    index_request,
+)
 
 from ..arrow_files import FORMATS, ArrowFiles
 from ..migration import Level, Step, Work

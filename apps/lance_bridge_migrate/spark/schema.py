@@ -16,8 +16,7 @@ from pyspark.sql import types as spark
 from lance_bridge.dataset import Rows
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid
 from lance_bridge.names import by_name, quoted, same_names
-from lance_bridge_spark.source import schema_compat
-from lance_bridge_spark.source.types import nullable
+from lance_bridge_spark.types import new_schema, nullable
 
 from ..plan import Problem, blocker, blockers_in, warning
 from .session import spark_errors
@@ -34,7 +33,7 @@ _FIRST_FILES = ("legacy", "0.1")
 
 def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
     """Return the schema of the Lance table. Raises InvalidInput (13): an unsupported type."""
-    return schema_compat.new_schema(nullable(columns), vectors)
+    return new_schema(nullable(columns), vectors)
 
 
 def problems_of(

@@ -22,8 +22,8 @@ from lance_bridge import extras
 from lance_bridge.errors import invalid
 from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge_spark import set_java_home
-from lance_bridge_spark.jobs.tasks import spark_failures
 from lance_bridge_spark.redaction import redact_logs, with_patterns
+from lance_bridge_spark.rows import spark_failures
 
 from ..endpoints import SPARK
 from ..migration import Stopped

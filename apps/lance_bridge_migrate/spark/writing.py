@@ -25,13 +25,23 @@ from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
-from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs.tasks import RESULTS_DDL, unpack, write_rows
-from lance_bridge_spark.lookup import find_table
-from lance_bridge_spark.source import arrays, requests
-from lance_bridge_spark.source.options import WriteOptions
-from lance_bridge_spark.source.types import ROW_ID, batch_schema, spark_schema
-from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of
+from lance_bridge_spark.rows import (
+    APPEND,
+    RESULTS_DDL,
+    Job,
+    TableAddress,
+    Target,
+    Write,
+    WriteOptions,
+    Written,
+    find_table,
+    fragments_of,
+    load,
+    to_spark,
+    unpack,
+    write_rows,
+)
+from lance_bridge_spark.types import ROW_ID, batch_schema, spark_schema
 
 from ..record import Check
 from ..targets import MARK
@@ -84,7 +94,7 @@ def append(
     made = find_commit(dataset, lambda each: each.uuid == transaction, version)
     if made is not None:
         return Loaded(made, rows_added(address, made))
-    write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)
+    write = Write(APPEND, version=version, guard=alone, may_create=False)
     job = Job(address, frame.schema, write, WriteOptions(**options))
     job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})
     written = _run(frame, job.target, f"The rows for '{address.name}' are not written")
@@ -121,7 +131,7 @@ def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
     """Return the rows of a table's version as a DataFrame."""
     become_active(spark)
     with spark_errors(f"'{address.name}' cannot be read"):
-        return requests.load(spark, address, {"version": str(version)})
+        return load(spark, address, {"version": str(version)})
 
 
 def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -> DataFrame:
@@ -131,7 +141,7 @@ def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -
     with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
         ids = dataset.take(row_numbers, columns=[ROW_ID]).column(ROW_ID).combine_chunks()
         taken = pa.table(blobs.take_rows(dataset, ids, dataset.schema.names))
-    batches = [arrays.to_spark(batch, expected) for batch in taken.to_batches()]
+    batches = [to_spark(batch, expected) for batch in taken.to_batches()]
     frame: DataFrame = spark.createDataFrame(
         pa.Table.from_batches(batches, schema=expected), schema=shown
     )

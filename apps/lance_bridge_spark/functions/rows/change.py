@@ -227,7 +227,9 @@ def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
     raise AssertionError("the last attempt returns or raises")
 
 
-def apply(table: Snapshot, plan: Plan, transaction: TransactionSpec | None = None) -> Changed:
+def apply_change(
+    table: Snapshot, plan: Plan, transaction: TransactionSpec | None = None
+) -> Changed:
     """Execute a change, and commit it.
 
     Args:

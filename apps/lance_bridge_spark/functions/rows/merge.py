@@ -271,7 +271,7 @@ def merge_into(
     def attempt() -> Changed:
         target = Snapshot.open(source.sparkSession, table, write=True)
         target.require_changeable()
-        return change.apply(target, Merge(target, source, on, clauses).plan())
+        return change.apply_change(target, Merge(target, source, on, clauses).plan())
 
     return change.retry(retries, attempt)
 

@@ -51,7 +51,7 @@ def delete(
         target.require_changeable(rewrites=False)
         rows = _select_rows(target, where, ())
         marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION))
-        return change.apply(target, Plan(marked, [Action(Kind.DELETE)], ()))
+        return change.apply_change(target, Plan(marked, [Action(Kind.DELETE)], ()))
 
     return change.retry(retries, attempt)
 
@@ -97,7 +97,7 @@ def update(
             *ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION), *alias_values(list(made.values()))
         )
         action = Action(Kind.UPDATE, frozenset(made))
-        return change.apply(target, Plan(marked, [action], tuple(made)))
+        return change.apply_change(target, Plan(marked, [action], tuple(made)))
 
     return change.retry(retries, attempt)
 

@@ -123,7 +123,7 @@ def test_an_expression_that_may_mean_two_columns_is_refused(
         EXPRESSIONS[operation](filled, name)
 
 
-@pytest.mark.parametrize("operation", set(EXPRESSIONS) - {"merge if", "merge delete if"})
+@pytest.mark.parametrize("operation", [each for each in EXPRESSIONS if "merge" not in each])
 def test_an_expression_with_a_field_of_a_struct_means_that_one(
     filled: MemoryNamespace, operation: str
 ) -> None:

@@ -21,9 +21,7 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
-from . import findings as clock_skew
-from . import findings as reachability
-from .findings import Commands, Finding, Kind
+from .findings import Commands, Finding, Kind, check_catalog, check_servers, properties_finding
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
 from .tables import TableChecks, broken_name
 
@@ -80,7 +78,7 @@ def diagnose(
         commands = replace(commands, is_configured=_is_configured(catalog))
         found = connect(catalog, properties)
     except LanceNamespaceError as error:
-        return Diagnosis((reachability.properties_finding(error, commands),), 0, 0)
+        return Diagnosis((properties_finding(error, commands),), 0, 0)
     namespace = require_lance_bridge(found, catalog)
     page = _page(namespace, limit, page_token)
     with namespace:
@@ -174,8 +172,8 @@ class _Page:
         self._counts = {_TABLES: 0, _STORAGE: 0}
 
     def run(self) -> Diagnosis:
-        self._findings += clock_skew.check_servers(self._tables.connection.config)
-        broken = list(reachability.check_catalog(self._namespace, self._commands))
+        self._findings += check_servers(self._tables.connection.config)
+        broken = list(check_catalog(self._namespace, self._commands))
         self._findings += broken
         if not broken:
             self._check_tables()

@@ -24,7 +24,7 @@ from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDire
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from . import findings as clock_skew
+from . import findings
 from .findings import Commands, Finding, Kind, storage_finding
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
@@ -88,7 +88,7 @@ class TableChecks:
             return [self._location_gone(entry, "Its entry has no location")]
         try:
             found = [
-                *clock_skew.check_entry(entry, time.time()),
+                *findings.check_entry(entry, time.time()),
                 *self._check_ownership(entry),
                 *self._check_fields(entry),
             ]

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from lance_bridge import exit_codes
 from lance_bridge_doctor import Kind
-from lance_bridge_federated import children as federation
+from lance_bridge_federated import children
 from lance_bridge_migrate import Level, migration_type
 from lance_bridge_migrate.migration import MIGRATION_TYPES
 from lance_bridge_migrate.run import RunOptions
@@ -267,8 +267,8 @@ def test_the_groups_of_actions_are_documented() -> None:
 @pytest.mark.spec("federated.md#connecting")
 def test_the_properties_of_a_federation_are_documented() -> None:
     listed = first_cells("Connecting", "property", DOCUMENTS["federated"])
-    prefix = f"{federation.PREFIX}<name>"
-    assert listed == [federation.CATALOGS, f"{prefix}.impl", f"{prefix}.<property>"]
+    prefix = f"{children.PREFIX}<name>"
+    assert listed == [children.CATALOGS, f"{prefix}.impl", f"{prefix}.<property>"]
 
 
 # -- specs/clients.md ------------------------------------------------------------------------------

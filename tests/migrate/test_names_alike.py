@@ -13,7 +13,7 @@ from migrate.sessions import Scene, failed
 from spark.sql_helpers import setting
 
 from lance_bridge_migrate.arrow_files import ArrowFiles
-from lance_bridge_migrate.migrations import loading as arrow_loading
+from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.migrations.convert_options import ConvertOptions, LoadFacts
 from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.spark import changes
@@ -37,7 +37,7 @@ def candidate(directory: Path, **options: Any) -> Candidate:
     """Return what a conversion with pyarrow plans."""
     pq.write_table(ROWS, directory / "a.parquet")
     files = ArrowFiles.at_path(str(directory), "parquet", {})
-    return arrow_loading.candidate(files, ("db", "t"), ConvertOptions(**options))
+    return loading.candidate(files, ("db", "t"), ConvertOptions(**options))
 
 
 def facts(directory: Path, **options: Any) -> LoadFacts:

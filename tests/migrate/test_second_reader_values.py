@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from migrate.avro_writer import avro_file
 
-from lance_bridge_migrate.second_reader import footers as avro_files
+from lance_bridge_migrate.second_reader import footers
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#the-second-reader")]
@@ -133,7 +133,7 @@ AVRO: dict[str, Any] = {
 
 
 def test_the_columns_of_avro_are_those_of_spark() -> None:
-    assert avro_files.schema_of(AVRO) == pa.schema(
+    assert footers.schema_of(AVRO) == pa.schema(
         {
             "id": pa.int64(),
             "t": pa.string(),
@@ -154,10 +154,10 @@ def test_rows_of_avro_are_counted_by_blocks() -> None:
     rows: list[dict[str, Any]] = [{"id": number, "t": "x" * number} for number in range(70)]
     data = avro_file(rows, block=30)
     file = io.BytesIO(data)
-    assert avro_files.read_columns(file).names == ["id", "t"]
-    assert avro_files.count_rows(file) == 70
+    assert footers.read_columns(file).names == ["id", "t"]
+    assert footers.count_rows(file) == 70
     for damaged in (b"Obj\x02", data[:30], b"Obj\x01\x00", b"Obj\x01" + b"\xff" * 20):
         with pytest.raises(ValueError, match=r"Avro|early|schema|damaged"):
-            avro_files.read_columns(io.BytesIO(damaged))
+            footers.read_columns(io.BytesIO(damaged))
     with pytest.raises(ValueError, match="records"):
-        avro_files.schema_of(json.loads('"long"'))
+        footers.schema_of(json.loads('"long"'))

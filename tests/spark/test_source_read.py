@@ -14,7 +14,6 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 
 from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.source import planning, with_catalogs
-from lance_bridge_spark.source import planning as aggregates
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read, source
@@ -516,7 +515,7 @@ def test_a_group_comes_once_for_so_many_rows(
 ) -> None:
     path = str(tmp_path / "many")
     lance.write_dataset(pa.table({"n": pa.array([1, 2] * 50, pa.int32())}), path)
-    monkeypatch.setattr(aggregates, "_ROWS", 30)
+    monkeypatch.setattr(planning, "_ROWS", 30)
     options = {
         "path": path,
         "batch_size": 10,

@@ -25,16 +25,13 @@ from ..endpoints import Endpoints
 from ..migration import Level, MigrationType, Step, Survey, Work
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
-from ..spark import changes, completeness, listing, schema
-from ..spark import sources as paths
-from ..spark import writing as checksums
+from ..spark import changes, completeness, listing, schema, sources, writing
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back, sample_of
 from ..targets import MARK, entry_identity
 from . import incremental
-from . import incremental as cutover
 from .incremental import CatchUpFacts, CatchUpOptions, Tracked, current_path, final_path
 from .loading import origin_version
 from .verification import sample_row_numbers
@@ -131,7 +128,9 @@ class CatchUp(MigrationType):
         )
         if not CatchUpFacts.of(item).switch_to:
             return [rows]
-        switch = Step(_SWITCH, cutover.switch, cutover.switch_back, cutover.check_switch_back)
+        switch = Step(
+            _SWITCH, incremental.switch, incremental.switch_back, incremental.check_switch_back
+        )
         return [rows, switch]
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
@@ -182,7 +181,7 @@ def _plan_table(
     )
     fingerprint = _fingerprint(now, table, version)
     item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
-    problems += paths.problems_of(spark, now, read, tracked.casts)
+    problems += sources.problems_of(spark, now, read, tracked.casts)
     problems += _target_problems(tables, item, dataset, tracked.version)
     return _count(spark, options, item.with_problems(*problems), found, target)
 
@@ -197,7 +196,7 @@ def _target_problems(
 ) -> list[Problem]:
     """Return problems of the table's rows and of its final name."""
     is_renamed = CatchUpFacts.of(item).switch_to
-    found = cutover.name_problems(tables, item.target, final_path(item)) if is_renamed else []
+    found = incremental.name_problems(tables, item.target, final_path(item)) if is_renamed else []
     version = origin_version(dataset, before)
     if version is None:
         text = "It is not known what wrote to the table: versions since the last increment were"
@@ -307,14 +306,14 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     target = read_back(spark, address_in(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
     if level.includes(Level.CHECKSUMS):
-        yield from checksums.compare_checksums(source, target)
+        yield from writing.compare_checksums(source, target)
         return
     with spark_errors(f"The rows of '{display(work.item.source)}' cannot be counted"):
         rows = source.count()
     count = dataset.count_rows()
     yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level.includes(Level.SAMPLE):
-        yield checksums.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
+        yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
 
 
 def _source_as_read(work: Work, target: Any) -> Any:

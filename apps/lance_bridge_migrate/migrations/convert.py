@@ -34,14 +34,12 @@ from ..second_reader import footers, row_check
 from ..second_reader.check import SecondReading
 from ..second_reader.footers import Footers
 from ..second_reader.row_check import Made
-from ..spark import completeness, listing, schema, sources
-from ..spark import sources as paths
-from ..spark import writing as checksums
+from ..spark import completeness, listing, schema, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
-from ..spark.sources import SourceTable
+from ..spark.sources import SourceTable, problems_of
 from ..spark.writing import read_back, sample_of
 from ..targets import load_own_table
-from . import loading as arrow_loading
+from . import loading
 from .convert_options import (
     ArrowFacts,
     ConvertFacts,
@@ -111,7 +109,7 @@ class Convert(MigrationType):
             return []
         facts = facts_of(work.item)
         if isinstance(facts, ArrowFacts):
-            return list(arrow_loading.checks(work, facts, level))
+            return list(loading.checks(work, facts, level))
         become_active(work.endpoints.source)
         with spark_errors(f"'{work.item.name}' cannot be verified"):
             return list(_checks(work, facts, level))
@@ -138,7 +136,7 @@ def _describe_path(spark: Any, source: PathSource) -> SourceTable | ArrowFiles:
     try:
         return sources.at_path(spark, source.path, source.format, source.read_options)
     except LanceNamespaceError as error:
-        advice = arrow_loading.advice(source)
+        advice = loading.advice(source)
         if not advice:
             raise
         raise invalid(f"{error}{advice}") from error
@@ -228,7 +226,7 @@ def _candidate_of(
     if source is None:
         return None
     if isinstance(source, ArrowFiles):
-        return arrow_loading.candidate(source, target, options)
+        return loading.candidate(source, target, options)
     return _candidate(spark, source, target, options)
 
 
@@ -249,7 +247,7 @@ def _candidate(
     counted = options if is_same else options.model_copy(update=_NOT_COUNTED)
     rows, vectors, problems = _count(frame, source, counted, found_footers if is_whole else None)
     problems += [*unread, *reading.problems]
-    problems += paths.problems_of(spark, source, read, options.casts)
+    problems += problems_of(spark, source, read, options.casts)
     if not (unread or blockers_in(problems)):  # Spark also lists files that it does not read
         problems += second_reader.count_problems(reading, rows, accept=accept)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
@@ -345,7 +343,7 @@ def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     source = facts.read(spark)
     version = int(work.facts["version"])
     dataset = load_own_table(work).open(Ref(version=version))
-    yield checksums.schema_check(facts.schema_of_table, dataset.schema)
+    yield writing.schema_check(facts.schema_of_table, dataset.schema)
     count = dataset.count_rows()
     ignore = work.options.ignore_statistics
     yield completeness.files_check(spark, facts.source, ignore_statistics=ignore)
@@ -356,11 +354,11 @@ def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
         yield Check(name="rows of the plan", ok=count >= planned, expected=planned, found=count)
     if level.includes(Level.CHECKSUMS):
         address = address_in(work.endpoints.target, work.item.target)
-        yield from checksums.compare_checksums(source, read_back(spark, address, version))
+        yield from writing.compare_checksums(source, read_back(spark, address, version))
     else:
         rows = source.count()
         yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level is Level.SAMPLE:
-        yield checksums.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
+        yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
     made = Made(dataset, facts.schema_of_table, facts.casts, facts.accepts_differences)
     yield from row_check.compare(spark, facts.source, made, level)

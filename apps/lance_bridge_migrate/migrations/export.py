@@ -32,8 +32,7 @@ from ..migration import ItemFacts, Level, MigrationType, PlainLocation, Step, Su
 from ..plan import Address, Facts, Item, blocker
 from ..record import Check
 from ..selection import Selection, entries_of
-from ..spark import files, parquet_tables
-from ..spark import writing as checksums
+from ..spark import files, parquet_tables, writing
 from ..spark.session import session_at, spark_errors
 from ..spark.sources import OWN_CATALOG
 from ..spark.writing import read_back
@@ -305,7 +304,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     if columns.keys() != expected.keys():
         return
     if level.includes(Level.SAMPLE):
-        yield from checksums.compare_checksums(source, target)
+        yield from writing.compare_checksums(source, target)
         return
     with spark_errors(f"{_directory(work)} cannot be counted"):
         rows = target.count()

@@ -47,8 +47,7 @@ from ..arrow_files import FORMATS, ArrowFiles
 from ..migration import Level, Step, Work
 from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
-from ..spark import completeness, schema
-from ..spark import writing as checksums
+from ..spark import completeness, schema, writing
 from ..spark.session import become_active, spark_errors
 from ..spark.writing import Loaded, append, rows_added, transaction_of
 from ..targets import (
@@ -209,7 +208,7 @@ def checks(work: Work, facts: ArrowFacts, level: Level) -> Iterator[Check]:
     """Compare the files with the version that the migration wrote."""
     files, columns = facts.arrow_files, facts.schema_of_table
     dataset = load_own_table(work).open(Ref(version=int(work.facts["version"])))
-    yield checksums.schema_check(columns, dataset.schema)
+    yield writing.schema_check(columns, dataset.schema)
     rows, found = files.count_rows(), dataset.count_rows()
     yield Check(name="rows", ok=rows == found, expected=rows, found=found)
     if rows != found or not level.includes(Level.SAMPLE):

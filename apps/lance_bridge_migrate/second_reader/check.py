@@ -17,14 +17,20 @@ from ..migration import Level
 from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
-from . import columns, csv_check, json_check, lakes
-from . import footers as file_schemas
-from . import storage as skipped
+from . import columns, csv_check, footers, json_check, lakes
 from .columns import Difference
 from .csv_check import CsvReading
 from .footers import FileSchemas
 from .samples import ACCEPT
-from .storage import Storage, StoredFile, UnreachableError, path_in
+from .storage import (
+    Storage,
+    StoredFile,
+    UnreachableError,
+    hidden_files,
+    path_in,
+    unregistered_partitions,
+    visible,
+)
 
 _NAMES = 3
 """The maximum number of files or directories in a message."""
@@ -70,14 +76,14 @@ def has_metadata(session: Any, source: SourceTable) -> bool:
 
 def read_footers(session: Any, source: SourceTable, frame: DataFrame) -> SecondReading:
     """Read the footers of all files of a source."""
-    if source.format not in file_schemas.FORMATS or not can_check(session, source):
+    if source.format not in footers.FORMATS or not can_check(session, source):
         return SecondReading()
     try:
         storage = Storage(session)
         files = _files_of(storage, source, frame)
         if not files:
             return SecondReading()
-        return SecondReading(file_schemas.read_all(storage, source.format, files))
+        return SecondReading(footers.read_all(storage, source.format, files))
     except (PySparkException, Py4JError):  # Spark's own check gives the error
         return SecondReading()
     except UnreachableError as error:
@@ -92,7 +98,7 @@ def _files_of(storage: Storage, source: SourceTable, frame: DataFrame) -> list[s
     is_of_avro = source.format == "avro" and not source.partitions
     if not is_of_avro or not storage.is_local(source.location):
         return []
-    found = skipped.visible(storage.files_below(source.location))
+    found = visible(storage.files_below(source.location))
     return sorted(each.uri for each in found if "/" not in each.inside)
 
 
@@ -317,13 +323,13 @@ def conflicts_at(session: Any, path: str, format: str) -> list[Problem]:
 
     Spark's own error often names neither the column nor the file.
     """
-    if format not in file_schemas.FORMATS or getattr(session, "_jvm", None) is None:
+    if format not in footers.FORMATS or getattr(session, "_jvm", None) is None:
         return []
     storage = Storage(session)
     try:
         stored = storage.files_below(path)
-        uris = sorted(each.uri for each in skipped.visible(stored) if storage.is_local(path))
-        found = columns.conflicts(file_schemas.read_all(storage, format, uris).schemas)
+        uris = sorted(each.uri for each in visible(stored) if storage.is_local(path))
+        found = columns.conflicts(footers.read_all(storage, format, uris).schemas)
     except UnreachableError as error:
         return [blocker(f"The second reader cannot read {error}")]
     return [
@@ -346,7 +352,7 @@ def _file_problems(
     if options.intersection(_OF_OPTIONS):
         return
     stored = storage.files_below(source.location)
-    hidden = skipped.hidden_files(storage, source.format, stored)
+    hidden = hidden_files(storage, source.format, stored)
     if hidden:
         names = first_names(hidden, _NAMES)
         yield blocker(
@@ -363,7 +369,7 @@ def _partition_problems(
     if not source.catalog or not source.partitions or list(directories) == [source.location]:
         return
     levels = len(source.partitions)
-    found = sorted(skipped.unregistered_partitions(stored, directories, levels))
+    found = sorted(unregistered_partitions(stored, directories, levels))
     if found:
         yield warning(
             f"{len(found)} directories of partitions are not in the catalog, so that Spark does "

@@ -19,8 +19,7 @@ from ..migration import Level
 from ..record import Check
 from ..spark import sources
 from ..spark.sources import SourceTable
-from . import footers as file_schemas
-from . import lakes
+from . import footers, lakes
 from .check import TEXTS, can_check, has_metadata, partitions_of, read_footers, text_options
 from .file_rows import Column, FileRows, columns_of, rows_at_once
 from .footers import FileSchemas
@@ -153,7 +152,7 @@ def _as_read(
     if schemas.rows is None or schemas.rows <= count or source.format == "avro":
         return files, schemas
     files = sources.files_read(source, frame)
-    return files, file_schemas.read_all(storage, source.format, files)
+    return files, footers.read_all(storage, source.format, files)
 
 
 def _not_compared(rows: SourceRows) -> Iterator[Check]:

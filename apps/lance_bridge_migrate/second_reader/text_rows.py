@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from . import csv_check
-from . import csv_files as csv_scan
-from . import json_check as json_rows
+from . import csv_check, csv_files, json_check
 from .csv_files import Cell, dialect_of
 from .file_rows import Column, value_of_directory
 from .hashes import Hashes, IncomparableError, hashes
@@ -109,7 +107,7 @@ class TextRows:
             yield [self._csv_row(record) for record in sample.records[skipped:]]
             return
         with open_text(self._storage, uri) as stream:
-            for data in csv_scan.chunks(stream, dialect):
+            for data in csv_files.chunks(stream, dialect):
                 records = [*dialect.records(decode(data, dialect.encoding))]
                 yield [self._csv_row(record) for record in records[skipped:]]
                 skipped = 0
@@ -141,15 +139,15 @@ class TextRows:
                 if len(data) > _DOCUMENT_BYTES:
                     raise UnreachableError(f"{uri}, which is large")
                 text = decode(data, encoding_of(data, given, is_utf8=True))
-                read = json_rows.documents_of if is_multiline else json_rows.lines_of
+                read = json_check.documents_of if is_multiline else json_check.lines_of
                 yield [self._json_row(each) for each in read(text)]
                 return
             while lines := stream.readlines(_CHUNK):
                 text = decode(b"".join(lines), given)
-                yield [self._json_row(each) for each in json_rows.lines_of(text)]
+                yield [self._json_row(each) for each in json_check.lines_of(text)]
 
     def _json_row(self, found: Any) -> dict[str, Any]:
-        values = self._json_struct({} if found is json_rows.BROKEN else found, self._data, "")
+        values = self._json_struct({} if found is json_check.BROKEN else found, self._data, "")
         assert values is not None
         return values
 

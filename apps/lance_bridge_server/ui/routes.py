@@ -17,13 +17,11 @@ from lance_bridge.errors import internal, invalid
 from ..gateway.gateway import Gateway
 from ..http.process import Process
 from ..operations import Body, Operation
-from . import browse, rows_page, search_page, table_page
-from . import foreign as foreign_page
-from . import rows_page as download
-from . import rows_page as image
+from . import browse, foreign, rows_page, search_page, table_page
 from .health_page import HealthPages
 from .rendering import ROOT, static_file
 from .request import TableNames, UiRequest
+from .rows_page import send_image, send_rows
 from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn
 from .tag_page import TagPages
 from .tree import error_page
@@ -55,13 +53,13 @@ class Page:
 PAGES = (
     Page("ui_catalogs", ROOT, browse.show_namespace),
     Page("ui_namespace", f"{ROOT}/namespace/{{path:path}}", browse.show_namespace),
-    Page("ui_others", f"{ROOT}/others/{{path:path}}", foreign_page.show_others),
-    Page("ui_foreign", f"{ROOT}/other/{{path:path}}", foreign_page.show_foreign),
+    Page("ui_others", f"{ROOT}/others/{{path:path}}", foreign.show_others),
+    Page("ui_foreign", f"{ROOT}/other/{{path:path}}", foreign.show_foreign),
     Page("ui_search", f"{ROOT}/search", search_page.show_search),
     Page("ui_table", f"{ROOT}/table/{{path:path}}", table_page.show_overview),
     Page("ui_rows", f"{ROOT}/rows/{{path:path}}", rows_page.show_rows),
-    Page("ui_download", f"{ROOT}/download/{{path:path}}", download.send_rows),
-    Page("ui_image", f"{ROOT}/image/{{path:path}}", image.send_image),
+    Page("ui_download", f"{ROOT}/download/{{path:path}}", send_rows),
+    Page("ui_image", f"{ROOT}/image/{{path:path}}", send_image),
     Page("ui_versions", f"{ROOT}/versions/{{path:path}}", table_page.show_versions),
     Page("ui_connect", f"{ROOT}/connect/{{path:path}}", table_page.show_connect),
 )

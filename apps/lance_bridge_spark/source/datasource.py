@@ -24,9 +24,8 @@ from lance_bridge.requests import Ref
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
-from . import options as search
 from . import requests, types
-from .options import Options, ReadOptions, Search, WriteOptions
+from .options import Options, ReadOptions, Search, WriteOptions, search_of
 from .reading import LanceReader, Reading
 from .requests import Scan, Write
 from .streams import LanceStreamReader, LanceStreamWriter, Limit, Stream, reading_of
@@ -100,13 +99,13 @@ class LanceSource(DataSource):
         if self.loaded is not None and version is not None:
             access = self.loaded.access_version(version, branch=branch)
             dataset = access.open()
-            return dataset, access, search.of(options, self.loaded, dataset)
+            return dataset, access, search_of(options, self.loaded, dataset)
         table = find_table(options.address())
         if read.timestamp is not None and scan.version is None:
             moment = to_micros(read.timestamp)
             version = version_at(table.open(Ref.of(branch=branch)), moment, table.address.name)
         dataset = table.open(Ref.of(version, read.tag, branch))
-        found = search.of(options, table, dataset)
+        found = search_of(options, table, dataset)
         return dataset, table.access(dataset, branch=branch), found
 
     # -- writing -----------------------------------------------------------------------------------

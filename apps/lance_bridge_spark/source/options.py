@@ -341,7 +341,7 @@ class Search:
         return self.options["nearest"].get("k") if self.by_vector else self.rows
 
 
-def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
+def search_of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
     """Return the search that the options request, or None.
 
     Raises:

@@ -224,7 +224,7 @@ def columns_of(wanted: Sequence[Aggregate], groups: Sequence[str] = ()) -> list[
     return list(dict.fromkeys([*groups, *aggregated]))
 
 
-def partial(
+def partial_aggregates(
     dataset: lance.LanceDataset,
     ids: Sequence[int] | None,
     predicate: str | None,

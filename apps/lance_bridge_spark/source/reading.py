@@ -17,9 +17,8 @@ from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
 from . import arrays, planning
-from . import planning as aggregates
 from .options import BATCH_ROWS, ReadOptions, Search
-from .planning import Fragments
+from .planning import Fragments, columns_of, partial_aggregates, partial_by_group
 from .requests import Aggregate, Scan
 from .types import ROW_ADDRESS, ROW_ID, batch_schema
 from .worker_calls import spark_call
@@ -107,11 +106,11 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         groups = self.scan.groups
         if not groups:
-            yield aggregates.partial(dataset, part.ids, self.filter, wanted, schema)
+            yield partial_aggregates(dataset, part.ids, self.filter, wanted, schema)
         elif part.ids != ():
-            scanner = self._scanner(dataset, part, aggregates.columns_of(wanted, groups))
+            scanner = self._scanner(dataset, part, columns_of(wanted, groups))
             with translate_query_errors("The table could not be aggregated"):
-                yield from aggregates.partial_by_group(scanner.to_batches(), groups, wanted, schema)
+                yield from partial_by_group(scanner.to_batches(), groups, wanted, schema)
 
     def _scanner(
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]

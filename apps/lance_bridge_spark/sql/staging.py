@@ -32,8 +32,7 @@ from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..source.writer import Commit, Stage, kept_fragments, table_of
 from . import schemas
-from . import schemas as publishing
-from .schemas import Definition
+from .schemas import Data, Definition, publish_new, remove_files
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -150,11 +149,9 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
     if stage.replaces:
         _replace(catalog, stage, kept or [])
     else:
-        data = publishing.Data(
-            stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location
-        )
+        data = Data(stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location)
         definition = Definition(stage.table, stage.struct, stage.properties, stage.location)
-        publishing.publish_new(catalog.connect().tables, definition, data)
+        publish_new(catalog.connect().tables, definition, data)
         _delete_fragment_list(catalog, stage)
     return {}
 
@@ -207,7 +204,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     if stage.is_own_location:
         table.storage(write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(table, kept_fragments(catalog, stage) or [])
+    remove_files(table, kept_fragments(catalog, stage) or [])
     _delete_fragment_list(catalog, stage)
     return {}
 

@@ -34,10 +34,8 @@ from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
-from . import planning as loaded
-from . import schemas
-from . import schemas as publishing
-from .schemas import LANCE, Definition
+from . import planning, schemas
+from .schemas import LANCE, Data, Definition, publish_new
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -93,7 +91,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
         travel = _to_time_travel(Options(options).reading())
     table = find(catalog, args)
     travel, dataset = travel.open(table)
-    description = {**describe(table, dataset), "loaded": loaded.keep(table)}
+    description = {**describe(table, dataset), "loaded": planning.keep(table)}
     if travel.ref.branch is not None:
         description["branch"] = travel.ref.branch
     return {**description, "chosen": True} if travel.is_chosen else description
@@ -161,8 +159,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     if not definition.has_columns:
         table = _register(tables, definition)
     elif definition.location is not None:
-        data = publishing.Data(definition.location, definition.schema())
-        table = publishing.publish_new(tables, definition, data)
+        data = Data(definition.location, definition.schema())
+        table = publish_new(tables, definition, data)
     else:
         empty = Rows.from_data(pa.Table.from_batches([], definition.schema()))
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)

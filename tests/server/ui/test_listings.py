@@ -19,7 +19,7 @@ from server.ui.browsers import HtmlPage
 
 from lance_bridge.catalog import CatalogColumn, TableRecord
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.ui import request as table_names
+from lance_bridge_server.ui import request
 from lance_bridge_server.ui.foreign import columns_in
 from lance_bridge_server.ui.request import TableNames
 
@@ -215,7 +215,7 @@ def namespace(tmp_path: Path) -> Any:
 @pytest.fixture
 def counted(namespace: Any, monkeypatch: pytest.MonkeyPatch) -> Counted:
     """A catalog each of whose listings counts as long."""
-    monkeypatch.setattr(table_names, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(request, "_LONG_SECONDS", 0.0)
     return Counted(namespace, monkeypatch)
 
 
@@ -246,7 +246,7 @@ def test_requests_at_the_same_time_list_once(namespace: Any, counted: Counted) -
 def test_a_quick_listing_is_made_each_time(
     namespace: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_names, "_LONG_SECONDS", 1e9)
+    monkeypatch.setattr(request, "_LONG_SECONDS", 1e9)
     names = TableNames()
     names.list_tables(namespace, _request())
     declare(namespace, "db.a")
@@ -261,7 +261,7 @@ def test_old_names_are_listed_in_the_background(
     names.list_tables(namespace, _request())
     declare(namespace, "db.a")
     assert names.list_tables(namespace, _request()).tables[0] == "t000"
-    monkeypatch.setattr(table_names, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(request, "_FRESH_SECONDS", 0.0)
     deadline = time.monotonic() + 60
     while names.list_tables(namespace, _request()).tables[0] != "a":
         assert time.monotonic() < deadline
@@ -274,7 +274,7 @@ def test_a_listing_that_fails_in_the_background_is_not_shown_for_long(
     names = TableNames()
     names.list_tables(namespace, _request())
     counted.error = ServiceUnavailableError("The metastore does not answer")
-    monkeypatch.setattr(table_names, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(request, "_FRESH_SECONDS", 0.0)
     deadline = time.monotonic() + 60
     with pytest.raises(ServiceUnavailableError):
         _list_until(names, namespace, deadline)

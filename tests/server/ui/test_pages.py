@@ -26,8 +26,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.access.login import Login
 from lance_bridge_server.lancedb import DatabasePaths
-from lance_bridge_server.ui import rows_page as download
-from lance_bridge_server.ui import search_page
+from lance_bridge_server.ui import rows_page, search_page
 from lance_bridge_server.ui.request import VisibleNamespace
 from lance_bridge_server.ui.table_page import snippets_for
 
@@ -517,7 +516,7 @@ def _download(client_of: Any, user: str = "ann", **query: str) -> Any:
 @pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_what_is_shown_is_downloaded_in_each_format(client_of: Any) -> None:
     query = {"filter": "id < 30", "sort": "-id", "size": "10"}
-    files = {each: _download(client_of, format=each, **query) for each in download.FORMATS}
+    files = {each: _download(client_of, format=each, **query) for each in rows_page.FORMATS}
     for format_, response in files.items():
         name = f'attachment; filename="articles.{format_}"'
         assert response.headers["content-disposition"] == name
@@ -548,7 +547,7 @@ def test_who_may_not_read_downloads_nothing(client_of: Any) -> None:
 
 
 def test_a_file_is_not_cut(client_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(rows_page, "_MAX_BYTES", 1000)
     response = _download(client_of, format="csv")
     assert response.status_code == 400
     assert "choose fewer rows" in response.text

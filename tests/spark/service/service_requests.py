@@ -13,7 +13,7 @@ from core.memory_catalog import MemoryServer, Moment
 from lance.fragment import write_fragments
 
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.source import writer as staged_writer
+from lance_bridge_spark.source import writer
 from lance_bridge_spark.sql import service
 
 CATALOG = "prod"
@@ -87,8 +87,8 @@ class Service:
 
     def write_staged(self, answer: Mapping[str, Any], *ids: int) -> None:
         """Write a row for each id as two tasks and the writer of a staged table do."""
-        stage = staged_writer.Stage.from_json(answer)
-        access, schema = staged_writer.access(self.catalog, stage), stage.schema()
+        stage = writer.Stage.from_json(answer)
+        access, schema = writer.access(self.catalog, stage), stage.schema()
         written = []
         for part in (ids[:1], ids[1:]):
             columns = {"id": pa.array(part, pa.int64()), "name": [f"n{i}" for i in part]}
@@ -97,7 +97,7 @@ class Service:
                 rows, access.location, schema, mode=stage.write_mode,
                 storage_options=access.storage_options(),
             )  # fmt: skip
-        staged_writer.keep(self.catalog, stage, [json.dumps(each.to_json()) for each in written])
+        writer.keep(self.catalog, stage, [json.dumps(each.to_json()) for each in written])
 
 
 def struct(*fields: Mapping[str, Any]) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .endpoints import Directory, Endpoints, address_of
+    from .levels import Level
     from .migration import (
-        Level,
         MigrationType,
         NullProgress,
         Options,
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "endpoints": ("Directory", "Endpoints", "address_of"),
+    "levels": ("Level",),
     "migration": (
-        "Level", "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work",
+        "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work",
         "migration_type",
     ),
     "plan": ("Address", "Item", "Plan", "Problem", "Severity"),

@@ -1,4 +1,8 @@
-"""The levels of verification, apart from `run` so that commands import them quickly."""
+"""The base class of migration types, which plan, declare their steps, verify, and undo.
+
+A type starts no threads, writes no journal and prints nothing: `run` and the command line do that
+for all types.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -18,34 +21,12 @@ from lance_bridge.redaction import IN_URL
 from lance_bridge.tables import Tables
 
 from .endpoints import Endpoints, catalog_at
+from .levels import Level
 from .plan import Address, Facts, Item, Plan
 from .record import Check
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-# -- levels ----------------------------------------------------------------------------------------
-
-
-class Level(str, Enum):
-    """How thoroughly a table is verified; each level includes the ones before it."""
-
-    NONE = "none"
-    COUNTS = "counts"
-    """Schema and number of rows."""
-    SAMPLE = "sample"
-    """Some rows, compared value by value."""
-    CHECKSUMS = "checksums"
-    """All rows, by a checksum of each column."""
-
-    def includes(self, other: Level) -> bool:
-        """Return whether this level is `other` or more thorough."""
-        levels = list(Level)
-        return levels.index(self) >= levels.index(other)
-
-
-# -- types -----------------------------------------------------------------------------------------
-
 
 MIGRATION_TYPES = {
     "register": "register.Register",

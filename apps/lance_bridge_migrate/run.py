@@ -24,7 +24,8 @@ from lance_bridge.errors import LanceNamespaceError, invalid
 from lance_bridge.names import first_names
 
 from .endpoints import Endpoints
-from .migration import Level, MigrationType, NullProgress, Options, Step, Stopped, Work
+from .levels import Level
+from .migration import MigrationType, NullProgress, Options, Step, Stopped, Work
 from .plan import Facts, Item, Plan, new_id, now, without_clashes
 from .record import Event, Failure, ItemState, Journal, Migration, Record
 

@@ -38,7 +38,7 @@ from lance_bridge_cli.output import (
     to_json,
 )
 from lance_bridge_cli.schemas import batch_to_rows, sql_type
-from lance_bridge_migrate.commands.output import log_file
+from lance_bridge_migrate.commands.progress import log_file
 
 from .running import Terminal, at_terminal
 

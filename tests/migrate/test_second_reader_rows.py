@@ -15,7 +15,7 @@ from pyarrow import orc
 from spark.sql_helpers import setting
 
 from lance_bridge_migrate import State, verify
-from lance_bridge_migrate.migration import Level
+from lance_bridge_migrate.levels import Level
 from lance_bridge_migrate.record import Check
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#the-second-reader")]

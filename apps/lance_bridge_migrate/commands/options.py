@@ -18,7 +18,7 @@ from lance_bridge.user_files import MIGRATIONS, default_directory
 from lance_bridge_cli.common import OutputOption, Properties, parse_name, usage_error
 from lance_bridge_cli.output import Output
 
-from ..migration import Level
+from ..levels import Level
 
 Command = Callable[..., None]
 

@@ -25,7 +25,7 @@ from lance_bridge_cli.output import (
     spinner,
 )
 
-from ..migration import Level
+from ..levels import Level
 from .options import (
     Execution,
     MigrationId,
@@ -170,7 +170,8 @@ def run(
     """Execute or resume a plan, print the record, and exit with the code for its state."""
     # Takes seconds to import.
     from ..run import options_of_last_run  # noqa: PLC0415
-    from .output import log_file, notify_when_done, progress_bar, run_when_done  # noqa: PLC0415  # noqa: PLC0415
+    from .notifications import notify_when_done, run_when_done  # noqa: PLC0415
+    from .progress import log_file, progress_bar  # noqa: PLC0415
 
     given = {
         "at_once": execution.at_once,
@@ -337,7 +338,7 @@ def verify(
 
     Example: lance-bridge migrate verify 20260101-120000-register-0a1b2c --level sample
     """
-    from .output import progress_bar  # noqa: PLC0415 - takes seconds to import
+    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error():
         migration = migrations.Migrations(again.state).get(id)
@@ -372,7 +373,7 @@ def undo(
 
     Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
     """
-    from .output import progress_bar  # noqa: PLC0415 - takes seconds to import
+    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error():
         migration = migrations.Migrations(again.state).get(id)

@@ -22,7 +22,8 @@ from lance_bridge.tables import Tables
 from lance_bridge_spark.rows import address_in
 
 from ..endpoints import Endpoints
-from ..migration import Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
 from ..spark import changes, completeness, listing, schema, sources, writing

@@ -24,7 +24,8 @@ from lance_bridge_spark.rows import address_in
 
 from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
-from ..migration import Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..record import Check

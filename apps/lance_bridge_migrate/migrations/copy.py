@@ -38,7 +38,8 @@ from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints
-from ..migration import Level, MigrationType, Step, Stopped, Survey, Work
+from ..levels import Level
+from ..migration import MigrationType, Step, Stopped, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Facts, Item, ItemType, blocker, blockers_in
 from ..record import Check

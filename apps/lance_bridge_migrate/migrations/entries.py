@@ -11,7 +11,8 @@ from lance_bridge.errors import invalid
 from lance_bridge.requests import Ref
 
 from ..endpoints import Endpoints
-from ..migration import Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
 from ..plan import Item, Problem, blocker, warning
 from ..record import Check
 from ..selection import Selection, entries_of

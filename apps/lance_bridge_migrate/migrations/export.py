@@ -28,7 +28,8 @@ from lance_bridge_spark.rows import address_in
 from lance_bridge_spark.types import require_distinct
 
 from ..endpoints import Endpoints
-from ..migration import ItemFacts, Level, MigrationType, PlainLocation, Step, Survey, Work
+from ..levels import Level
+from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
 from ..plan import Address, Facts, Item, blocker
 from ..record import Check
 from ..selection import Selection, entries_of

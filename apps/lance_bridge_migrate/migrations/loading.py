@@ -44,7 +44,8 @@ from lance_bridge_spark.rows import (
 )
 
 from ..arrow_files import FORMATS, ArrowFiles
-from ..migration import Level, Step, Work
+from ..levels import Level
+from ..migration import Step, Work
 from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
 from ..spark import completeness, schema, writing

@@ -14,7 +14,8 @@ from lance_bridge.errors import LanceNamespaceError, concurrent_modification
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints
-from ..migration import ItemFacts, Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import ItemFacts, MigrationType, Step, Survey, Work
 from ..plan import Facts, Item, Problem, blocker
 from ..record import Check
 from ..selection import Selection, entries_of

@@ -24,7 +24,8 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification
 
 from ..endpoints import Endpoints
-from ..migration import ItemFacts, Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import ItemFacts, MigrationType, Step, Survey, Work
 from ..plan import Facts, Item, blocker
 from ..record import Check
 from ..selection import Selection, entries_of

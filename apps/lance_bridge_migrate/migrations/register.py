@@ -32,7 +32,8 @@ from lance_bridge.requests import parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors
 
 from ..endpoints import Directory, Endpoints, directory_at
-from ..migration import Level, MigrationType, Step, Survey, Work
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
 from ..plan import Address, Item, blocker
 from ..record import Check
 from ..selection import Selection

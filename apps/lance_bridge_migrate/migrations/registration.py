@@ -24,7 +24,8 @@ from lance_bridge.records import check_properties
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from ..migration import ItemFacts, Level, Step, Work
+from ..levels import Level
+from ..migration import ItemFacts, Step, Work
 from ..namespaces import missing_namespaces, namespace_steps
 from ..plan import Facts, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..record import Check

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
-from ..migration import Level
+from ..levels import Level
 from ..record import Check
 
 _SAMPLE = 100

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from lance_bridge.names import first_names
 
-from ..migration import Level
+from ..levels import Level
 from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier

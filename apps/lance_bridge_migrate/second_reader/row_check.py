@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from lance_bridge.errors import translate_lance_errors
 
-from ..migration import Level
+from ..levels import Level
 from ..record import Check
 from ..spark import sources
 from ..spark.sources import SourceTable

@@ -122,7 +122,6 @@ def serve(
             "joserfc",
             "httpx",
             "jinja2",
-            "limits",
             "prometheus_client",
         )
     from ..config.source import SettingsSource  # noqa: PLC0415 - the same

@@ -46,7 +46,7 @@ class TestMemoryCatalog(CatalogSuite):
         return MemoryTarget(tmp_path_factory.mktemp("memory"))
 
 
-@pytest.mark.smoke
+@pytest.mark.servers
 class TestGlueCatalog(CatalogSuite):
     """Entries are compared by their version; a rename is a copy."""
 

@@ -47,7 +47,7 @@ class TestHiveInFull(RestartCases, ConcurrencyCases, StatefulCases):
     """Restarts, concurrent clients, and random sequences."""
 
 
-@pytest.mark.smoke
+@pytest.mark.servers
 class TestHiveCatalog(CatalogSuite):
     """The adapter alone, with entries that are compared under a lock, read in small batches."""
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from migrate.avro_writer import avro_file
 
 from lance_bridge_migrate.second_reader import footers
+from lance_bridge_migrate.second_reader.csv_files import Dialect, parsed
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#the-second-reader")]
@@ -161,3 +162,41 @@ def test_rows_of_avro_are_counted_by_blocks() -> None:
             footers.read_columns(io.BytesIO(damaged))
     with pytest.raises(ValueError, match="records"):
         footers.schema_of(json.loads('"long"'))
+
+
+# -- records of CSV --------------------------------------------------------------------------------
+
+CELLS = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
+    st.sampled_from(("a,b", 'say "hi"', "two\nlines", "\r\n", "C:\\x", " x ", "caf\u00e9", '""')),
+)
+
+
+@given(
+    records=st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=4),
+    end=st.sampled_from(("\n", "\r\n")),
+    is_quoted=st.booleans(),
+)
+def test_both_parsers_of_csv_agree(records: list[list[str]], end: str, *, is_quoted: bool) -> None:
+    def written(value: str) -> str:
+        if is_quoted or any(each in value for each in ',"\n\r'):
+            return '"' + value.replace('"', '""') + '"'
+        return value
+
+    text = end.join(",".join(map(written, record)) for record in records) + end
+    expected = [[cell.text for cell in record] for record in Dialect().records(text)]
+    assert expected == records
+    table = parsed(text, Dialect(), ["a", "b"], 1)
+    assert table is not None
+    assert [list(row.values()) for row in table.to_pylist()] == expected[1:]
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2,3\n", "a,b\n1\n"])
+def test_records_of_other_lengths_are_left_to_the_slower_parser(text: str) -> None:
+    assert parsed(text, Dialect(), ["a", "b"], 1) is None
+
+
+def test_a_nul_and_an_escape_are_left_to_the_slower_parser() -> None:
+    assert parsed("a,b\n1,2\n", Dialect(escape="\\"), ["a", "b"], 1) is None
+    assert parsed("a,b\n1,2\0\n", Dialect(), ["a", "b"], 1) is None
+    assert parsed("a,b\n1,2\n", Dialect(), ["a", "b"], 1) is not None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv
 
 from .storage import UnreachableError
 
@@ -112,6 +115,34 @@ def dialect_of(read_options: Mapping[str, str]) -> Dialect:
         options.get("header", "").lower() == "true",
         options.get("encoding", options.get("charset", "")),
     )
+
+
+def parsed(text: str, dialect: Dialect, names: Sequence[str], skipped: int) -> pa.Table | None:
+    """Return records as pyarrow parses them, ten times as fast as `Dialect.records`.
+
+    Args:
+        names: The names of all columns.
+        skipped: The number of first records to skip.
+
+    Returns:
+        Texts by column; None if some records have another number of values, the text has a NUL (in
+        which pyarrow loses records), or the dialect an escape character of its own.
+    """
+    if dialect.escape != dialect.quote or dialect.line_end == "\r" or "\0" in text:
+        return None
+    try:
+        return csv.read_csv(
+            io.BytesIO(text.encode()),
+            csv.ReadOptions(column_names=names, skip_rows_after_names=skipped),
+            csv.ParseOptions(
+                delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True
+            ),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowException:
+        return None
 
 
 # -- scans -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,8 @@ _CHANGING = ("mode", "emptyvalue", "nanvalue", "positiveinf", "negativeinf", "lo
              "rescueddatacolumn", "singlevariantcolumn", "primitivesasstring", "prefersdecimal",
              "dropfieldifallnull", "allowcomments", "allowsinglequotes", "linesep")  # fmt: skip
 """Read options with which Spark makes other rows or values of a text."""
+Values = Mapping[str, "Sequence[Any] | pa.ChunkedArray"]
+"""The values of some rows by the name of their column in the files."""
 _CORRUPT = "_corrupt_record"
 _CHUNK = 8 << 20
 _DOCUMENT_BYTES = 64 << 20
@@ -82,41 +84,57 @@ class TextRows:
     def all(self) -> Iterator[list[Hashes]]:
         """Yield the hashes of all rows by column, batch by batch."""
         for uri in self._files:
-            for rows in self._read(uri):
-                yield [self._hashes(column, rows, uri) for column in self.columns]
+            for count, values in self._read(uri):
+                yield [self._hashes(column, count, values, uri) for column in self.columns]
 
-    def _hashes(self, column: Column, rows: Sequence[Mapping[str, Any]], uri: str) -> Hashes:
+    def _hashes(self, column: Column, count: int, found: Values, uri: str) -> Hashes:
         of = column.field.type
         if column.is_partition:
-            return np.full(len(rows), hashes(value_of_directory(column, uri), of)[0])
+            return np.full(count, hashes(value_of_directory(column, uri), of)[0])
         try:
-            values = pa.array([row[column.name] for row in rows], of)
+            given = found[column.name]
+            values = given.cast(of) if isinstance(given, pa.ChunkedArray) else pa.array(given, of)
         except (pa.ArrowException, OverflowError) as error:
             raise UnreachableError(f"values of column '{column.name}' in {uri}") from error
         return hashes(column.as_compared(values), of)
 
     # -- CSV ---------------------------------------------------------------------------------------
 
-    def _csv(self, uri: str) -> Iterator[list[dict[str, Any]]]:
+    def _csv(self, uri: str) -> Iterator[tuple[int, Values]]:
         given = dialect_of(self._options)
         sample = csv_check.sample_of(self._storage, given, uri, is_local=True)
         if sample is None:
             return
         dialect, skipped = sample.dialect, int(sample.dialect.has_header)
         if is_wide(dialect.encoding):
-            yield [self._csv_row(record) for record in sample.records[skipped:]]
+            yield self._of_records(sample.records[skipped:])
             return
+        names = [each.name for each in self._data]
         with open_text(self._storage, uri) as stream:
             for data in csv_files.chunks(stream, dialect):
-                records = [*dialect.records(decode(data, dialect.encoding))]
-                yield [self._csv_row(record) for record in records[skipped:]]
+                text = decode(data, dialect.encoding)
+                table = csv_files.parsed(text, dialect, names, skipped)
+                if table is not None:
+                    yield table.num_rows, self._of_table(table)
+                else:
+                    yield self._of_records([*dialect.records(text)][skipped:])
                 skipped = 0
 
-    def _csv_row(self, record: Sequence[Cell]) -> dict[str, Any]:
-        texts = [each.text for each in record]
-        texts += [""] * (len(self._data) - len(texts))
-        pairs = zip(self._data, texts, strict=False)
-        return {field.name: self._csv_value(text, field.dataType) for field, text in pairs}
+    def _of_table(self, table: pa.Table) -> Values:
+        return {
+            field.name: table[field.name]
+            if isinstance(field.dataType, spark.StringType)
+            else [self._csv_value(each, field.dataType) for each in table[field.name].to_pylist()]
+            for field in self._data
+        }
+
+    def _of_records(self, records: Sequence[Sequence[Cell]]) -> tuple[int, Values]:
+        found: dict[str, list[Any]] = {each.name: [] for each in self._data}
+        for record in records:
+            for number, field in enumerate(self._data):
+                text = record[number].text if number < len(record) else ""
+                found[field.name].append(self._csv_value(text, field.dataType))
+        return len(records), found
 
     def _csv_value(self, text: str, of: spark.DataType) -> Any:
         if isinstance(of, spark.StringType):
@@ -130,7 +148,7 @@ class TextRows:
 
     # -- JSON --------------------------------------------------------------------------------------
 
-    def _json(self, uri: str) -> Iterator[list[dict[str, Any]]]:
+    def _json(self, uri: str) -> Iterator[tuple[int, Values]]:
         given = self._options.get("encoding", self._options.get("charset", ""))
         is_multiline = self._options.get("multiline", "").lower() == "true"
         with open_text(self._storage, uri) as stream:
@@ -140,16 +158,18 @@ class TextRows:
                     raise UnreachableError(f"{uri}, which is large")
                 text = decode(data, encoding_of(data, given, is_utf8=True))
                 read = json_check.documents_of if is_multiline else json_check.lines_of
-                yield [self._json_row(each) for each in read(text)]
+                yield self._of_objects(read(text))
                 return
             while lines := stream.readlines(_CHUNK):
                 text = decode(b"".join(lines), given)
-                yield [self._json_row(each) for each in json_check.lines_of(text)]
+                yield self._of_objects(json_check.lines_of(text))
 
-    def _json_row(self, found: Any) -> dict[str, Any]:
-        values = self._json_struct({} if found is json_check.BROKEN else found, self._data, "")
-        assert values is not None
-        return values
+    def _of_objects(self, objects: Iterable[Any]) -> tuple[int, Values]:
+        rows = [
+            self._json_struct({} if each is json_check.BROKEN else each, self._data, "")
+            for each in objects
+        ]
+        return len(rows), {each.name: [row[each.name] for row in rows] for each in self._data}
 
     def _json_value(self, value: Any, of: spark.DataType, column: str) -> Any:
         if value is None:

@@ -138,7 +138,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, number: int) -> None:
 _STOPPED_EARLY = """
 import os, signal, sys
 from lance_bridge_cli.app import app
-from lance_bridge_server.process import running
+from lance_bridge_server.run import running
 
 make = running.uvicorn_config
 def stopped(*args, **options):

@@ -35,7 +35,7 @@ from lance_bridge_spark.sql import driver_service
 
 from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .python_processes import arguments, await_end, kill, paused, pids, the_pid
-from .sql_helpers import setting
+from .sql_helpers import setting, stream_all
 
 pytestmark = [
     pytest.mark.servers,
@@ -92,6 +92,17 @@ def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -
     assert sorted(row.id for row in spark.table(f"{catalog}.db.u").collect()) == [2, 7]
     spark.sql(f"DROP TABLE {catalog}.db.u")
     assert TOKEN not in arguments(the_pid(spark))
+
+
+def test_a_stream_leaves_one_process(spark: Any, catalog: str, tmp_path: Path) -> None:
+    names(spark, catalog)
+    before = the_pid(spark)
+    spark.sql(f"CREATE TABLE {catalog}.db.streamed (id BIGINT, s STRING)")
+    rows = spark.readStream.table(f"{catalog}.db.t")
+    stream_all(rows.writeStream, tmp_path / "checkpoint", f"{catalog}.db.streamed")
+    assert spark.table(f"{catalog}.db.streamed").count() == 3
+    spark.sql(f"DROP TABLE {catalog}.db.streamed")
+    assert the_pid(spark) == before
 
 
 def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:

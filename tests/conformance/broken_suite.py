@@ -14,7 +14,7 @@ import pytest
 from lance.namespace import DirectoryNamespace
 
 from lance_bridge.testing import ConformanceSuite, StatefulBounds, Target
-from lance_bridge.testing.storage import Storage
+from lance_bridge.testing.cases import Storage
 
 from .directory_deviations import DEVIATIONS
 from .test_directory import DirectoryTarget

@@ -7,11 +7,10 @@ operation works at all.
 
 from __future__ import annotations
 
-from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
-from lance_bridge.testing.data_operations.smoke import SmokeCases
+from lance_bridge.testing.data_operations import EveryOperationCases, SmokeCases
 from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.listings import PagingCases
 from lance_bridge.testing.managed import ManagedCases
-from lance_bridge.testing.paging import PagingCases
 
 
 class CombinationSuite(SmokeCases, EveryOperationCases, ManagedCases, PagingCases, IdentifierCases):

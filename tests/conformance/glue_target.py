@@ -17,7 +17,7 @@ from servers.neighbours import FORMATS, Fields, neighbours_at
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
-from lance_bridge.testing.features import from_capabilities, inherited_operations
+from lance_bridge.testing.target import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.capabilities import capabilities
 

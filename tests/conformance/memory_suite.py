@@ -22,7 +22,7 @@ from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.data_locations import other_locations
 from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
-from lance_bridge.testing.features import from_capabilities, inherited_operations
+from lance_bridge.testing.target import from_capabilities, inherited_operations
 
 pytestmark = pytest.mark.slow
 

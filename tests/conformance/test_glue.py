@@ -13,15 +13,13 @@ from servers.http_proxy import HttpProxy
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.data import DataCases
-from lance_bridge.testing.data_operations.smoke import SmokeCases
-from lance_bridge.testing.drops import DropCases
+from lance_bridge.testing.data import DataCases, PylanceCases
+from lance_bridge.testing.data_operations import SmokeCases
 from lance_bridge.testing.foreign import ForeignCases
 from lance_bridge.testing.identifiers import IdentifierCases
-from lance_bridge.testing.pylance_io import PylanceCases
-from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.tables import DropCases, RegistrationCases
 
 from .glue_target import GlueOnDiskTarget, GlueOnS3Target
 

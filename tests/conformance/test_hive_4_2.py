@@ -6,7 +6,7 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
+from lance_bridge.testing.data_operations import EveryOperationCases
 from lance_bridge.testing.identifiers import IdentifierCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.rename import RenameCases

@@ -9,7 +9,7 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import ServerSuite, Target
-from lance_bridge.testing.data_operations.smoke import SmokeCases
+from lance_bridge.testing.data_operations import SmokeCases
 from lance_bridge.testing.managed import ManagedCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.rename import RenameCases

@@ -25,8 +25,8 @@ from servers.unity import UnityServer
 from lance_bridge import scan
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing import CatalogSuite, ConformanceSuite, inherited_operations
-from lance_bridge.testing.case_namespace import CaseNamespace
-from lance_bridge.testing.partial_rights import PartialRightsCases
+from lance_bridge.testing.cases import CaseNamespace
+from lance_bridge.testing.listings import PartialRightsCases
 
 from .memory_suite import OPERATIONS, REPORT
 from .tiny.mutants import GROUPS, all_mutants

@@ -20,9 +20,9 @@ from lance_bridge import kit_options
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.testing import command, concurrency
 from lance_bridge.testing.catalog.workspace import skip_if
+from lance_bridge.testing.command import Results
 from lance_bridge.testing.concurrency import race
-from lance_bridge.testing.features import Features, without
-from lance_bridge.testing.results import Results
+from lance_bridge.testing.target import Features, without
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#check")]
 
@@ -201,7 +201,7 @@ def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str])
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()
     groups = [line.split()[0] for line in lines]
-    assert {"namespaces", "tables", "rename", "managed", "data_operations", "smoke"} <= set(groups)
+    assert {"namespaces", "tables", "rename", "managed", "data_operations"} <= set(groups)
     assert all(int(line.split()[1]) > 0 and len(line.split()) > 2 for line in lines)
 
 

@@ -30,8 +30,7 @@ from servers.neighbours import FORMATS, VIEW_FIELDS, Fields, uri
 from servers.unity import UnityServer
 
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.testing.calls import Calls
-from lance_bridge.testing.expect import code_of, refused
+from lance_bridge.testing.calls import Calls, code_of, refused
 
 from .glue_target import GlueOnDiskTarget
 from .hive_target import hive_target

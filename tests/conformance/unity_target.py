@@ -19,7 +19,7 @@ from servers.unity.dialects import ErrorKind
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
-from lance_bridge.testing.features import from_capabilities, inherited_operations
+from lance_bridge.testing.target import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.capabilities import capabilities
 

@@ -18,7 +18,7 @@ from commands import run_command
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
-from lance_bridge.testing.features import from_capabilities
+from lance_bridge.testing.target import from_capabilities
 from lance_bridge_server.config.settings import ApiKeySettings
 from lance_bridge_server.config.source import SettingsSource
 

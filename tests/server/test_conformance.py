@@ -39,7 +39,7 @@ from lance_bridge.testing import EntrySuite, RequestSuite, Target
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import request_model
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
+from lance_bridge.testing.data_operations import EveryOperationCases
 from lance_bridge.testing.requests import NAMESPACE_OPERATIONS, TABLE_OPERATIONS
 from lance_bridge.testing.restart import RestartCases
 

@@ -74,34 +74,37 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .features import Features, StatefulBounds, from_capabilities, inherited_operations, without
-from .hooks import Faults, HeldChange, Neighbour, RawEntry
-from .target import Target
+from .target import (
+    Faults,
+    Features,
+    HeldChange,
+    Neighbour,
+    RawEntry,
+    StatefulBounds,
+    Target,
+    from_capabilities,
+    inherited_operations,
+    without,
+)
 
 if TYPE_CHECKING:
-    from .catalog.suite import CatalogSuite
+    from .catalog import CatalogSuite
     from .suite import ConformanceSuite, EntrySuite, RequestSuite, ServerSuite
 
 _CASES = (
     "cases",
     "catalog",
-    "client_requests",
     "concurrency",
     "data",
     "data_operations",
     "declarations",
-    "drops",
     "foreign",
     "identifiers",
+    "listings",
     "managed",
-    "missing",
     "namespaces",
-    "neighbours",
-    "paging",
-    "partial_rights",
-    "pylance_io",
-    "registration",
     "rename",
+    "requests",
     "restart",
     "stateful",
     "tables",
@@ -141,7 +144,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "CatalogSuite":
-        return import_module(f"{__name__}.catalog.suite").CatalogSuite
+        return import_module(f"{__name__}.catalog").CatalogSuite
     if name in ("ConformanceSuite", "EntrySuite", "RequestSuite", "ServerSuite"):
         return getattr(import_module(f"{__name__}.suite"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

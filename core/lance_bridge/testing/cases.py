@@ -1,17 +1,278 @@
-"""What every group of cases shares: fixtures, needed features, known deviations."""
+"""What all cases share: a namespace for each, the files of its tables, fixtures, deviations."""
 
 from __future__ import annotations
 
 import gc
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
+import lance
+import pyarrow as pa
 import pytest
-from lance_namespace import ErrorCode
+from lance.file import LanceFileSession
+from lance_namespace import ErrorCode, LanceNamespace
 
-from .case_namespace import CaseNamespace
-from .expect import answer_of
-from .target import Target
+from .build import PREFIX, rows, unique_name
+from .calls import Calls, answer_of, code_of
+from .target import Neighbour, Target
+
+# -- files of a table ------------------------------------------------------------------------------
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path of a location on local disk (a path or a ``file:`` URI), else None."""
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(location) if not parts.scheme else None
+
+
+def same_location(one: str, other: str) -> bool:
+    """Return whether two spellings refer to the same location."""
+    return _normal(one) == _normal(other)
+
+
+def _normal(location: str) -> str:
+    path = local_path(location)
+    text = str(path) if path is not None else location.replace("s3a://", "s3://", 1)
+    return text.rstrip("/")
+
+
+class Storage:
+    """Reads and writes files with the storage options that the target declares."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options with which Lance reads and writes."""
+        return dict(self._options)
+
+    def files(self, location: str) -> frozenset[str]:
+        """Return the names of all files under a location, relative to it."""
+        path = local_path(location)
+        if path is None:
+            return frozenset(LanceFileSession(location, self._options).list())
+        return frozenset(str(f.relative_to(path)) for f in path.rglob("*") if f.is_file())
+
+    def write(self, location: str, table: pa.Table, *, mode: str = "create") -> None:
+        """Write a Lance dataset."""
+        lance.write_dataset(table, location, mode=mode, storage_options=self._options)
+
+    def ids(self, location: str) -> list[int]:
+        """Return the sorted ids in the Lance dataset at a location."""
+        dataset = lance.dataset(location, storage_options=self._options)
+        return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+
+    def put(self, location: str, name: str, content: bytes) -> None:
+        """Write one file."""
+        path = local_path(location)
+        if path is not None:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(content)
+            return
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            LanceFileSession(location, self._options).upload_file(file.name, name)
+
+    def get(self, location: str, name: str) -> bytes:
+        """Read one file."""
+        path = local_path(location)
+        if path is not None:
+            return (path / name).read_bytes()
+        with tempfile.NamedTemporaryFile() as file:
+            LanceFileSession(location, self._options).download_file(name, file.name)
+            return Path(file.name).read_bytes()
+
+    def delete(self, location: str, name: str) -> None:
+        """Delete one file, which must exist."""
+        path = local_path(location)
+        if path is not None:
+            (path / name).unlink()
+            return
+        LanceFileSession(location, self._options).delete_file(name)
+
+    def remove(self, location: str) -> None:
+        """Delete everything under a location, if anything exists."""
+        path = local_path(location)
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        session = LanceFileSession(location, self._options)
+        for name in session.list():
+            session.delete_file(name)
+
+    def remove_empty_parents(self, location: str, name_part: str) -> None:
+        """Delete the local directories around a location whose names contain ``name_part``.
+
+        A directory that is not empty stays, and so do its parents.
+        """
+        path = local_path(location)
+        for parent in path.parents if path is not None else ():
+            if name_part not in parent.name:
+                return
+            try:
+                parent.rmdir()
+            except OSError:  # it is not empty, or was never made
+                return
+
+
+# -- namespace of a case ---------------------------------------------------------------------------
+
+
+class CaseNamespace(Calls):
+    """A client, a namespace (``id``) that only this case uses, and the files (``storage``)."""
+
+    def __init__(self, target: Target, client: LanceNamespace | None = None) -> None:
+        """Make the namespace, with a client of another user than the target's, if one is given."""
+        super().__init__(target.connect() if client is None else client)
+        self.target = target
+        self.features = target.features
+        self.storage = Storage(target.storage_options)
+        self.namespaces: list[list[str]] = []
+        self.neighbours: list[Neighbour] = []
+        self._entries: list[tuple[list[str], str]] = []
+        self._locations: list[str] = []
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self.id = self.new_namespace()
+            undo.pop_all()
+
+    @property
+    def name(self) -> str:
+        """The last name of the namespace."""
+        return self.id[-1]
+
+    def table(self, name: str = "t") -> list[str]:
+        """Return the identifier of a table in the namespace."""
+        return [*self.id, name]
+
+    def missing_namespace(self) -> list[str]:
+        """Return the identifier of a namespace that does not exist."""
+        return [*self.target.parent, unique_name()]
+
+    def missing_table(self) -> list[str]:
+        """Return the identifier of a table that does not exist, in the namespace."""
+        return self.table(unique_name())
+
+    def track(self, namespace_id: list[str]) -> list[str]:
+        """Clean up this namespace too, if it exists at the end."""
+        self.namespaces.append(namespace_id)
+        return namespace_id
+
+    def new_namespace(self) -> list[str]:
+        """Make another namespace."""
+        namespace_id = self.track(self.missing_namespace())
+        if self.features.namespace_changes:
+            self.create_namespace(namespace_id)
+        else:
+            self.target.make_namespace(namespace_id)
+        return namespace_id
+
+    # -- tables and data -------------------------------------------------------------------------
+
+    def with_rows(self, name: str = "t", ids: range = range(3)) -> list[str]:
+        """Make a table with these ids by CreateTable, and return its identifier."""
+        self.create_table(self.table(name), rows(ids))
+        return self.table(name)
+
+    def new_location(self, name: str) -> str:
+        """Return a new location under the target's data root, without files."""
+        location = f"{self.target.data_root.rstrip('/')}/{self.name}_{name}.lance"
+        self._locations.append(location)
+        return location
+
+    def dataset(self, name: str, ids: range = range(3)) -> str:
+        """Write a Lance dataset to a new location, without the catalog; return the location."""
+        location = self.new_location(name)
+        self.storage.write(location, rows(ids))
+        return location
+
+    def register(self, name: str, location: str) -> list[str]:
+        """Register a table at a location under the target's data root; return its identifier."""
+        self.register_table(self.table(name), self.target.register_location(location))
+        return self.table(name)
+
+    def location(self, table_id: list[str]) -> str:
+        """Return a table's location, as the catalog describes it."""
+        location = self.describe_table(table_id).location
+        assert location, f"describe_table gave no location for {table_id}"
+        return location
+
+    def ids(self, table_id: list[str]) -> list[int]:
+        """Return the sorted ids in a table, read from its location."""
+        return self.storage.ids(self.location(table_id))
+
+    def names(self) -> list[str]:
+        """Return the names of the tables in the namespace."""
+        return self.all_tables(self.id)
+
+    # -- entries of other implementations --------------------------------------------------------
+
+    def foreign(self, name: str = "foreign") -> list[str]:
+        """Make an entry that is not Lance's; return its identifier."""
+        location = self.new_location(name)
+        self.storage.put(location, "part-0.parquet", b"not Lance")
+        self._entries.append((self.id, name))
+        self.target.make_foreign_table(self.id, name, location)
+        return self.table(name)
+
+    def other_entry(self, name: str, location: str, entry_type: str) -> list[str]:
+        """Make an entry of one of the target's types; return its identifier."""
+        self._entries.append((self.id, name))
+        self.target.make_entry(self.id, name, location, entry_type)
+        return self.table(name)
+
+    def inhabit(self) -> CaseNamespace:
+        """Fill the namespace with `neighbours`; return it."""
+        self.neighbours.extend(self.target.inhabit(self.id, self.new_location("inhabited")))
+        self._entries += [(self.id, each.name) for each in self.neighbours]
+        return self
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove what the case made, as far as the client can, and close the client."""
+        for namespace_id, name in self._entries:
+            self.target.remove_entry(namespace_id, name)
+        for namespace_id in reversed(self.namespaces):
+            self._remove(namespace_id)
+        for location in [*self._locations, *self.locations]:
+            # The prefix guards against a response with a location that is not the kit's.
+            if PREFIX in location:
+                self.storage.remove(location)
+                self.storage.remove_empty_parents(location, PREFIX)
+        super().close()
+
+    def _remove(self, namespace_id: list[str]) -> None:
+        """Remove a namespace and its entries. Their files are removed by location: see close()."""
+        tables: list[str] = []
+        if not _try(lambda: tables.extend(self.all_tables(namespace_id))):
+            return
+        for name in tables:
+            table_id = [*namespace_id, name]
+            if not _try(self.deregister_table, table_id):
+                _try(self.drop_table, table_id)
+        if not self.features.namespace_changes:
+            self.target.remove_namespace(namespace_id)
+        elif not _try(self.drop_namespace, namespace_id) and self.features.cascade:
+            _try(lambda: self.drop_namespace(namespace_id, behavior="Cascade"))
+
+
+def _try(call: Callable[..., object], *arguments: object) -> bool:
+    """Return whether the call succeeded: a failed case may leave anything behind."""
+    return code_of(call, *arguments) is None
+
+
+# -- base of every group of cases ------------------------------------------------------------------
+
 
 _T = TypeVar("_T")
 _NEEDS = "lance_bridge_needs"

@@ -14,11 +14,8 @@ import lance
 from lance_namespace import ErrorCode, LanceNamespaceError
 
 from .build import rows
-from .calls import Calls
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import described
-from .storage import same_location
+from .calls import Calls, described
+from .cases import CaseNamespace, Cases, needs, same_location
 
 THREADS = 6
 ROUNDS = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .catalog.suite import CatalogSuite
+from .catalog import CatalogSuite
 from .suite import ConformanceSuite
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .cases import Cases
-from .catalog.suite import CatalogSuite
+from .catalog import CatalogSuite
 from .target import Target
 
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 from lance_namespace import ErrorCode
 
 from .build import rows
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
+from .calls import refused
+from .cases import CaseNamespace, Cases, needs
 from .concurrency import answers_only, race
-from .expect import refused
 
 MANAGED = {"managed_by": "impl"}
 WRITERS = 4

@@ -5,9 +5,8 @@ from __future__ import annotations
 from lance_namespace import ErrorCode
 
 from .build import rows
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import refused
+from .calls import refused
+from .cases import CaseNamespace, Cases, needs
 
 ALREADY_EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
 NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND

@@ -19,10 +19,8 @@ from lance_namespace.errors import (
 )
 
 from .build import PREFIX
-from .calls import Calls
-from .case_namespace import CaseNamespace
-from .expect import code_of
-from .storage import Storage, local_path
+from .calls import Calls, code_of
+from .cases import CaseNamespace, Storage, local_path
 from .target import Target
 
 _FAILURES = (LanceNamespaceError, OSError, RuntimeError, ValueError)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from lance_namespace import ErrorCode
 
 from .build import rows
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import refused
-from .storage import same_location
+from .calls import refused
+from .cases import CaseNamespace, Cases, needs, same_location
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 NOT_FOUND = ErrorCode.TABLE_NOT_FOUND

@@ -15,11 +15,8 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
-from .calls import Calls
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import described
-from .storage import same_location
+from .calls import Calls, described
+from .cases import CaseNamespace, Cases, needs, same_location
 
 THREADS = 8
 OPERATIONS = 50

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from .client_requests import ClientCases
 from .concurrency import ConcurrencyCases
-from .data import DataCases
-from .data_operations.every_operation import EveryOperationCases
-from .data_operations.smoke import SmokeCases
+from .data import DataCases, PylanceCases
+from .data_operations import EveryOperationCases, SmokeCases
 from .declarations import DeclarationCases
-from .drops import DropCases
-from .foreign import ForeignCases
-from .identifiers import IdentifierCases
+from .foreign import ForeignCases, NeighbourCases
+from .identifiers import IdentifierCases, MissingCases
+from .listings import PagingCases, PartialRightsCases
 from .managed import ManagedCases
-from .missing import MissingCases
 from .namespaces import NamespaceCases
-from .neighbours import NeighbourCases
-from .paging import PagingCases
-from .partial_rights import PartialRightsCases
-from .pylance_io import PylanceCases
-from .registration import RegistrationCases
 from .rename import RenameCases
+from .requests import ClientCases
 from .restart import RestartCases
 from .stateful import StatefulCases
-from .tables import TableCases
+from .tables import DropCases, RegistrationCases, TableCases
 
 
 class EntrySuite(

@@ -1,4 +1,4 @@
-"""Cases: declare, describe, exists and list of tables, and list of all tables."""
+"""Cases: declare, describe, exists, list, register, deregister and drop of tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from lance_namespace import ErrorCode, InvalidTableStateError
 
 from .build import SCHEMA, rows
-from .calls import collect
-from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import refused
-from .storage import same_location
+from .calls import collect, refused
+from .cases import CaseNamespace, Cases, local_path, needs, same_location
+
+# -- declare, describe, exists and list ------------------------------------------------------------
+
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
@@ -241,3 +241,256 @@ def _own(ns: CaseNamespace, found: object, *others: list[str]) -> list[str]:
     delimiter = ns.features.delimiter
     starts = tuple(delimiter.join([*namespace, ""]) for namespace in (ns.id, *others))
     return [name for name in found if name.startswith(starts)]
+
+
+# -- register and deregister -----------------------------------------------------------------------
+
+
+NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
+INVALID = ErrorCode.INVALID_INPUT
+
+
+class RegistrationCases(Cases):
+    """Entries that are added and removed while their data stays."""
+
+    # -- register --------------------------------------------------------------------------------
+
+    @needs("register")
+    def test_a_registered_table_keeps_its_location_and_its_data(self, ns: CaseNamespace) -> None:
+        place = ns.dataset("here", range(4))
+        table_id = ns.register("t", place)
+        assert same_location(ns.location(table_id), place)
+        assert ns.ids(table_id) == [0, 1, 2, 3]
+        assert ns.names() == ["t"]
+
+    @needs("register", "table_properties")
+    def test_register_keeps_table_properties(self, ns: CaseNamespace) -> None:
+        location = ns.target.register_location(ns.dataset("here"))
+        ns.register_table(ns.table(), location, properties={"author": "Ines"})
+        properties = ns.describe_table(ns.table()).properties or {}
+        assert properties.get("author") == "Ines"
+
+    @needs("register")
+    def test_register_under_a_taken_name_is_table_already_exists(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows("taken")
+        before = ns.location(table_id)
+        location = ns.target.register_location(ns.dataset("other", range(9)))
+        for mode in (None, "Create", "create", "CREATE"):
+            with refused(ALREADY_EXISTS, naming="taken"):
+                ns.register_table(table_id, location, mode=mode)
+        assert ns.location(table_id) == before
+        assert ns.ids(table_id) == [0, 1, 2]
+
+    @needs("register")
+    def test_register_under_the_name_of_a_declared_table_is_table_already_exists(
+        self, ns: CaseNamespace
+    ) -> None:
+        before = ns.declare_table(ns.table("taken")).location
+        location = ns.target.register_location(ns.dataset("other"))
+        with refused(ALREADY_EXISTS, naming="taken"):
+            ns.register_table(ns.table("taken"), location)
+        assert ns.location(ns.table("taken")) == before
+
+    @needs("register", "alter")
+    def test_register_overwrite_replaces_the_entry_and_keeps_both_data(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows(ids=range(9))
+        for mode in ("Overwrite", "overwrite", "OVERWRITE"):
+            before = ns.location(table_id)
+            place = ns.dataset(f"other_{mode}", range(9))
+            ns.register_table(table_id, ns.target.register_location(place), mode=mode)
+            assert same_location(ns.location(table_id), place)
+            assert ns.ids(table_id) == ns.storage.ids(before) == list(range(9))
+        assert ns.names() == ["t"]
+
+    @needs("register")
+    def test_register_overwrite_of_a_missing_table_registers_it(self, ns: CaseNamespace) -> None:
+        place = ns.dataset("here")
+        location = ns.target.register_location(place)
+        ns.register_table(ns.table(), location, mode="Overwrite")
+        assert same_location(ns.location(ns.table()), place)
+
+    @needs("register")
+    def test_register_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
+        location = ns.target.register_location(ns.dataset("here"))
+        with refused(INVALID, naming="ExistOk"):
+            ns.register_table(ns.table(), location, mode="ExistOk")
+        assert ns.names() == []
+
+    @needs("register")
+    def test_register_with_an_empty_location_is_invalid_input(self, ns: CaseNamespace) -> None:
+        with refused(INVALID):
+            ns.register_table(ns.table(), "")
+        assert ns.names() == []
+
+    # -- deregister ------------------------------------------------------------------------------
+
+    def test_a_deregistered_table_is_gone_and_its_files_stay(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        location = ns.location(table_id)
+        files = ns.storage.files(location)
+        answer = ns.deregister_table(table_id)
+        assert same_location(answer.location or "", location)
+        assert ns.names() == []
+        with refused(NOT_FOUND, naming="t"):
+            ns.table_exists(table_id)
+        assert ns.storage.files(location) == files
+        assert ns.storage.ids(location) == [0, 1, 2]
+
+    def test_a_declared_table_can_be_deregistered(self, ns: CaseNamespace) -> None:
+        ns.declare_table(ns.table())
+        ns.deregister_table(ns.table())
+        assert ns.names() == []
+
+    def test_create_after_deregister_gets_another_location_and_keeps_both_data(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        before = ns.location(table_id)
+        ns.deregister_table(table_id)
+        ns.create_table(table_id, rows(range(7)))
+        assert not same_location(ns.location(table_id), before)
+        assert ns.ids(table_id) == list(range(7))
+        assert ns.storage.ids(before) == [0, 1, 2]
+
+    def test_declare_after_deregister_gets_another_location(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        before = ns.location(table_id)
+        ns.deregister_table(table_id)
+        answer = ns.declare_table(table_id)
+        assert not same_location(answer.location or "", before)
+        assert ns.storage.ids(before) == [0, 1, 2]
+
+    @needs("register")
+    def test_a_deregistered_table_can_be_registered_again(self, ns: CaseNamespace) -> None:
+        place = ns.dataset("here")
+        table_id = ns.register("t", place)
+        ns.deregister_table(table_id)
+        ns.register("t", place)
+        assert ns.ids(table_id) == [0, 1, 2]
+
+
+# -- drop ------------------------------------------------------------------------------------------
+
+
+BAD_STATE = ErrorCode.INVALID_TABLE_STATE
+
+SPELLINGS = ("{path}/", "{path}", "file:{path}", "file://{path}", "{parent}/./{name}")
+"""Ways to write a local directory; braces hold the parts of its absolute path."""
+
+
+class DropCases(Cases):
+    """DropTable deletes the entry and the files in its own location, and nothing else."""
+
+    def test_a_dropped_table_is_gone_with_its_files(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        location = ns.location(table_id)
+        answer = ns.drop_table(table_id)
+        assert same_location(answer.location or location, location)
+        assert ns.names() == []
+        assert ns.storage.files(location) == frozenset()
+        with refused(NOT_FOUND, naming="t"):
+            ns.table_exists(table_id)
+
+    def test_a_declared_table_can_be_dropped(self, ns: CaseNamespace) -> None:
+        location = ns.declare_table(ns.table()).location or ""
+        ns.drop_table(ns.table())
+        assert ns.names() == []
+        assert ns.storage.files(location) == frozenset()
+
+    @needs("register")
+    def test_drop_of_a_registered_table_deletes_its_files(self, ns: CaseNamespace) -> None:
+        place = ns.dataset("here")
+        ns.drop_table(ns.register("t", place))
+        assert ns.storage.files(place) == frozenset()
+
+    def test_drop_leaves_other_tables_and_files_beside(self, ns: CaseNamespace) -> None:
+        kept = ns.with_rows("kept", range(5))
+        location = ns.location(ns.with_rows("t"))
+        beside = f"{location.rstrip('/')}_beside_{ns.name}"
+        ns.storage.put(beside, "kept.txt", b"kept")
+        ns.drop_table(ns.table("t"))
+        assert ns.ids(kept) == [0, 1, 2, 3, 4]
+        assert ns.storage.files(beside) == {"kept.txt"}
+        ns.storage.remove(beside)
+
+    def test_a_dropped_name_can_be_used_again(self, ns: CaseNamespace) -> None:
+        ns.drop_table(ns.with_rows())
+        assert ns.ids(ns.with_rows(ids=range(5))) == [0, 1, 2, 3, 4]
+
+    # -- shared and nested locations -------------------------------------------------------------
+
+    @needs("register", "shared_locations")
+    def test_drop_of_a_table_that_shares_its_location_is_invalid_table_state(
+        self, ns: CaseNamespace
+    ) -> None:
+        place = ns.dataset("shared")
+        one, two = ns.register("one", place), ns.register("two", place)
+        self._both_refuse(ns, one, two)
+
+    @needs("register", "shared_locations")
+    def test_drop_sees_a_shared_location_in_another_spelling(self, ns: CaseNamespace) -> None:
+        place = ns.dataset("shared")
+        path = local_path(place)
+        if path is None:
+            pytest.skip("the target's data_root is not on local disk")
+        one = ns.register("one", place)
+        for spelling in SPELLINGS:
+            other = spelling.format(path=path, parent=path.parent, name=path.name)
+            two = ns.register("two", other)
+            self._both_refuse(ns, one, two)
+            ns.deregister_table(two)
+
+    @needs("register", "shared_locations")
+    def test_drop_of_a_table_whose_location_contains_another_is_invalid_table_state(
+        self, ns: CaseNamespace
+    ) -> None:
+        outer, inner = self._nested(ns)
+        with refused(BAD_STATE, naming="outer"):
+            ns.drop_table(outer)
+        assert ns.ids(outer) == [0, 1, 2]
+        assert ns.ids(inner) == [0, 1, 2, 3, 4]
+
+    @needs("register", "shared_locations")
+    def test_drop_of_a_table_inside_the_location_of_another_is_invalid_table_state(
+        self, ns: CaseNamespace
+    ) -> None:
+        outer, inner = self._nested(ns)
+        with refused(BAD_STATE, naming="inner"):
+            ns.drop_table(inner)
+        assert ns.ids(outer) == [0, 1, 2]
+        assert ns.ids(inner) == [0, 1, 2, 3, 4]
+
+    @needs("register", "shared_locations")
+    def test_a_table_can_be_dropped_once_the_other_entry_is_deregistered(
+        self, ns: CaseNamespace
+    ) -> None:
+        place = ns.dataset("shared")
+        one, two = ns.register("one", place), ns.register("two", place)
+        ns.deregister_table(one)
+        ns.drop_table(two)
+        assert ns.storage.files(place) == frozenset()
+
+    @needs("register")
+    def test_a_location_that_only_starts_the_same_is_not_shared(self, ns: CaseNamespace) -> None:
+        short, long = ns.dataset("data"), ns.dataset("data.lance2", range(5))
+        ns.register("short", short)
+        ns.register("long", long)
+        ns.drop_table(ns.table("short"))
+        assert ns.storage.files(short) == frozenset()
+        assert ns.ids(ns.table("long")) == [0, 1, 2, 3, 4]
+
+    def _both_refuse(self, ns: CaseNamespace, one: list[str], two: list[str]) -> None:
+        for table_id in (one, two):
+            with refused(BAD_STATE, naming=table_id[-1]):
+                ns.drop_table(table_id)
+        assert ns.names() == ["one", "two"]
+        assert ns.ids(one) == [0, 1, 2]
+        assert ns.ids(two) == [0, 1, 2]
+
+    def _nested(self, ns: CaseNamespace) -> tuple[list[str], list[str]]:
+        outside = ns.dataset("outer")
+        inside = f"{outside}/nested/{ns.name}_inner.lance"
+        ns.storage.write(inside, rows(range(5)))
+        return ns.register("outer", outside), ns.register("inner", inside)

@@ -33,8 +33,7 @@ from servers.unity import (
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.config import load
-from lance_bridge.testing.calls import Calls
-from lance_bridge.testing.expect import refused
+from lance_bridge.testing.calls import Calls, refused
 from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 

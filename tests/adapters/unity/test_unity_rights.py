@@ -25,8 +25,7 @@ from servers.unity.raw import Raw
 from servers.unity.raw import table as table_body
 
 from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
-from lance_bridge.testing.expect import refused
+from lance_bridge.testing.calls import Calls, refused
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 from lance_bridge_federated import Scope, Search
 from lance_bridge_migrate import (

@@ -21,8 +21,7 @@ from servers.objectstore import MotoServer
 from servers.unity import Bucket, UnityServer
 
 from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
-from lance_bridge.testing.expect import refused
+from lance_bridge.testing.calls import Calls, refused
 from lance_bridge_unity import UnityNamespace
 
 pytestmark = [

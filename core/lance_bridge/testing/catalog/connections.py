@@ -1,16 +1,31 @@
-"""Cases: connections are described, shared between threads, closed and used again."""
+"""Cases: connections are shared, closed, used again, and report faults as what they are."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
 
+import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import NamespaceRecord, TableRecord
-from ..cases import needs
+from ...catalog import Catalog, NamespaceRecord, Path, TableRecord
+from ...errors import OutcomeUnknownError
+from ..calls import answer_of, code_of, refused
+from ..cases import Refusals, needs
 from ..concurrency import THREADS, answers_only, check_one_winner, race
-from ..expect import refused
-from .workspace import CatalogCases, Workspace, require_same, skip_if
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    faults_of,
+    keeps_location,
+    require_same,
+    skip_if,
+    with_properties,
+)
+
+# -- connections -----------------------------------------------------------------------------------
 
 
 class ConnectionCases(CatalogCases):
@@ -152,3 +167,228 @@ class ConnectionCases(CatalogCases):
         options = catalog.vend_credentials(second, write=False)
         assert options is not None, "the target says what is granted; nothing was"
         assert workspace.target.grants(options, second.location or "", write=False)
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+FAILURE_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
+"""Codes for a server that cannot respond now; never one for something that is missing."""
+
+BUSY_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROTTLING)
+"""Codes for a busy server, by which callers know that a retry can help."""
+CODES: dict[str, Collection[ErrorCode]] = {"be_busy": BUSY_CODES, "be_broken": FAILURE_CODES}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What operations work on: an existing entry, and free names."""
+
+    workspace: Workspace
+    table: TableRecord
+    namespace: Path
+    free: Path
+
+    @classmethod
+    def new(cls, workspace: Workspace, name: str) -> Scene:
+        """Make a table, and a namespace if the catalog can change it."""
+        can_change = not workspace.capabilities.no_namespace_changes
+        namespace = workspace.new_namespace({"a": "b"}) if can_change else workspace.path
+        return cls(workspace, workspace.create(name), namespace, workspace.missing_namespace())
+
+
+Operation = Callable[[Catalog, Scene], object]
+
+READS: dict[str, Operation] = {
+    "load_table": lambda c, s: c.load_table(s.table.path),
+    "load a missing table": lambda c, s: c.load_table(s.workspace.table("missing")),
+    "load_namespace": lambda c, s: c.load_namespace(s.namespace),
+    "load a missing namespace": lambda c, s: c.load_namespace(s.free),
+    "list_namespaces": lambda c, s: list(c.list_namespaces(s.namespace[:-1])),
+    "list_tables": lambda c, s: list(c.list_tables(s.table.path[:-1])),
+    "list Lance tables": lambda c, s: list(c.list_tables(s.table.path[:-1], lance_only=True)),
+    "scan_tables": lambda c, s: list(c.scan_tables(s.table.path[:-1])),
+    "scan Lance tables": lambda c, s: list(c.scan_tables(s.table.path[:-1], lance_only=True)),
+}
+
+
+def _rename(catalog: Catalog, scene: Scene) -> None:
+    new = scene.workspace.table("renamed")
+    if catalog.capabilities.renames_by_copy:
+        catalog.copy_table(scene.table, replace(scene.table, path=new))
+    else:
+        catalog.rename_table(scene.table, new)
+
+
+CHANGES: dict[str, Operation] = {
+    "create_table": lambda c, s: c.create_table(s.workspace.record("created")),
+    "alter_table": lambda c, s: c.alter_table(with_properties(s.table, changed="yes")),
+    "rename_table": _rename,
+    "drop_table": lambda c, s: c.drop_table(s.table),
+    "create_namespace": lambda c, s: c.create_namespace(s.workspace.namespace_record(s.free)),
+    "alter_namespace": lambda c, s: c.alter_namespace(
+        s.workspace.namespace_record(s.namespace, {"changed": "yes"})
+    ),
+    "drop_namespace": lambda c, s: c.drop_namespace(s.namespace),
+}
+
+WAS_MADE: dict[str, Callable[[Catalog, Scene], bool]] = {
+    "create_table": lambda c, s: "created" in c.list_tables(s.workspace.path),
+    "alter_table": lambda c, s: c.load_table(s.table.path).properties.get("changed") == "yes",
+    "rename_table": lambda c, s: "renamed" in c.list_tables(s.workspace.path),
+    "drop_table": lambda c, s: s.table.path[-1] not in c.list_tables(s.workspace.path),
+    "create_namespace": lambda c, s: s.free[-1] in c.list_namespaces(s.free[:-1]),
+    "alter_namespace": lambda c, s: (
+        c.load_namespace(s.namespace).properties.get("changed") == "yes"
+    ),
+    "drop_namespace": lambda c, s: s.namespace[-1] not in c.list_namespaces(s.free[:-1]),
+}
+
+
+class FaultCases(CatalogCases):
+    """A server that refuses, is busy or broken, or whose reply is lost."""
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    @needs("faults")
+    def test_a_read_that_is_refused_is_permission_denied(
+        self, workspace: Workspace, refusals: Refusals
+    ) -> None:
+        self._refuse_reads(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
+
+    @needs("faults")
+    @pytest.mark.parametrize("fault", CODES)
+    def test_a_read_that_a_server_fails_is_never_answered(
+        self, workspace: Workspace, refusals: Refusals, fault: str
+    ) -> None:
+        self._refuse_reads(workspace, refusals, fault, CODES[fault])
+
+    @needs("faults")
+    def test_a_read_with_rejected_credentials_is_unauthenticated(
+        self, workspace: Workspace, refusals: Refusals
+    ) -> None:
+        self._refuse_reads(workspace, refusals, "reject", [ErrorCode.UNAUTHENTICATED])
+
+    def _refuse_reads(
+        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
+    ) -> None:
+        """Require these codes from every read while the fault lasts, and none afterwards."""
+        scene = Scene.new(workspace, "read")
+        with faults_of(workspace.target, fault) as faults:
+            complaints = {}
+            for name, read in READS.items():
+                with getattr(faults, fault)():
+                    complaints[name] = answer_of(partial(read, faults.catalog), scene, codes)
+            refusals.compare(complaints)
+            require_same(faults.catalog.load_table(scene.table.path), scene.table)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    @needs("faults")
+    def test_a_change_that_is_refused_is_permission_denied_and_not_made(
+        self, workspace: Workspace, refusals: Refusals
+    ) -> None:
+        self._refuse_changes(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
+
+    @needs("faults")
+    @pytest.mark.parametrize("fault", CODES)
+    def test_a_change_that_a_server_fails_is_an_error(
+        self, workspace: Workspace, refusals: Refusals, fault: str
+    ) -> None:
+        self._refuse_changes(workspace, refusals, fault, CODES[fault])
+
+    def _refuse_changes(
+        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
+    ) -> None:
+        """Require these codes from every change, and that none is made."""
+        complaints = {}
+        with faults_of(workspace.target, fault) as faults:
+            for name in _possible_changes(workspace):
+                scene = Scene.new(workspace, name)
+                with getattr(faults, fault)():
+                    answer = answer_of(partial(CHANGES[name], faults.catalog), scene, codes)
+                is_made = WAS_MADE[name](workspace.catalog, scene)
+                complaints[name] = f"{answer} The change was made." if is_made else answer
+        refusals.compare(complaints)
+
+    @needs("faults")
+    def test_a_change_whose_reply_is_lost_is_unknown_and_made_once(
+        self, workspace: Workspace, refusals: Refusals
+    ) -> None:
+        complaints = {}
+        with faults_of(workspace.target, "lose_next_reply") as faults:
+            for name in _possible_changes(workspace):
+                scene = Scene.new(workspace, name)
+                with faults.lose_next_reply():
+                    answer = _check_unknown_outcome(partial(CHANGES[name], faults.catalog, scene))
+                is_made = WAS_MADE[name](workspace.catalog, scene)
+                complaints[name] = answer if is_made else f"{answer} The change was not made."
+        refusals.compare(complaints)
+
+    @needs("faults")
+    def test_a_change_is_not_sent_again_after_its_reply_was_lost(
+        self, workspace: Workspace, refusals: Refusals
+    ) -> None:
+        complaints = {}
+        with faults_of(workspace.target, "lose_next_reply", "changes_received") as faults:
+            for name in _possible_changes(workspace):
+                scene, before = Scene.new(workspace, name), faults.changes_received()
+                with faults.lose_next_reply():
+                    code_of(CHANGES[name], faults.catalog, scene)
+                sent = faults.changes_received() - before
+                complaints[name] = "" if sent == 1 else f"{sent} changes were sent"
+        refusals.compare(complaints)
+
+    @needs("faults")
+    @pytest.mark.parametrize("way", ["lose_next_reply", "stall_next_reply", "fail_next_reply"])
+    def test_a_change_without_a_good_reply_is_unknown_and_made_whole(
+        self, workspace: Workspace, way: str
+    ) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create()
+        location = workspace.location("moved")
+        wanted = replace(with_properties(record, changed="yes"), location=location)
+        with faults_of(workspace.target, way) as faults, getattr(faults, way)():
+            assert not _check_unknown_outcome(lambda: faults.catalog.alter_table(wanted))
+        found = workspace.catalog.load_table(record.path)
+        assert found.properties.get("changed") == "yes"
+        assert keeps_location(found.location, wanted.location)
+
+    @needs("faults")
+    def test_a_guarded_change_whose_reply_is_lost_is_unknown_and_made_once(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_alter", "no_managed_tables")
+        record = workspace.guard()
+        with faults_of(workspace.target, "lose_next_reply") as faults:
+            seen = faults.catalog.load_table(record.path)
+            with faults.lose_next_reply():
+                changed = with_properties(seen, count="1")
+                assert not _check_unknown_outcome(lambda: faults.catalog.alter_table(changed))
+        assert workspace.catalog.load_table(record.path).properties["count"] == "1"
+
+    @needs("faults")
+    def test_what_describes_a_catalog_needs_no_answer(self, workspace: Workspace) -> None:
+        with faults_of(workspace.target, "be_broken") as faults, faults.be_broken():
+            assert faults.catalog.describe_connection()
+            assert faults.catalog.capabilities == workspace.capabilities
+
+
+def _check_unknown_outcome(change: Callable[[], object]) -> str:
+    """Return what is wrong unless the change raises OutcomeUnknownError; else empty."""
+    try:
+        change()
+    except OutcomeUnknownError:
+        return ""
+    except Exception as error:  # noqa: BLE001 - any other error is wrong
+        return f"expected OutcomeUnknownError, got {type(error).__name__}: {error}"
+    return "expected OutcomeUnknownError, but the change was reported as made"
+
+
+def _possible_changes(workspace: Workspace) -> list[str]:
+    """Return the names of the changes that the catalog can make."""
+    capabilities = workspace.capabilities
+    impossible = {"alter_table": capabilities.no_alter, "rename_table": capabilities.no_rename}
+    for name in ("create_namespace", "alter_namespace", "drop_namespace"):
+        impossible[name] = capabilities.no_namespace_changes
+    return [name for name in CHANGES if not impossible.get(name)]

@@ -8,7 +8,7 @@ import pytest
 from lance_namespace import ErrorCode, UnsupportedOperationError
 
 from ...catalog import Capabilities, Catalog, NameRule
-from ..expect import code_of, refused
+from ..calls import code_of, refused
 from .workspace import CatalogCases, Workspace, require_same, skip_unless, with_properties
 
 UNDECLARED = {"partition_locations": "has_partitions", "scan_hidden_tables": "hides_tables"}

@@ -11,10 +11,10 @@ import pytest
 from lance_namespace import ErrorCode, LanceNamespaceError
 
 from ...catalog import GUARD, TableRecord
+from ..calls import answer_of, described, refused
 from ..cases import Refusals, needs
 from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, check_one_winner, race
-from ..expect import answer_of, described, refused
-from ..hooks import RawEntry
+from ..target import RawEntry
 from .workspace import (
     CatalogCases,
     Workspace,

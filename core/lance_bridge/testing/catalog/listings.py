@@ -1,19 +1,35 @@
-"""Cases: listings are whole, whatever the size of a page, or they fail."""
+"""Cases: listings and scans are whole, with entries of others and hidden ones, or they fail."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import Catalog, Path
-from ..cases import needs
-from ..expect import code_of, refused
+from ... import locations
+from ...catalog import Catalog, Path, TableRecord
+from ...errors import OF_ONE_OBJECT
+from ..calls import code_of, refused
+from ..cases import CaseNamespace, needs
 from ..target import Target
-from .faults import FAILURE_CODES
-from .workspace import CatalogCases, Workspace, faults_of, open_workspace, require_same, skip_if
+from .connections import FAILURE_CODES
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    faults_of,
+    open_workspace,
+    require_same,
+    same_location,
+    skip_if,
+    skip_unless,
+)
+
+# -- listings --------------------------------------------------------------------------------------
+
 
 _MORE = 5
 """Entries on the last page."""
@@ -203,3 +219,162 @@ def _require_names(listing: str, found: list[str], wanted: list[str]) -> None:
     missing = sorted(set(wanted) - set(found))
     assert not missing, f"{listing} lacks {len(missing)} of {len(wanted)}: {missing[:5]}"
     assert found == wanted, f"{listing} returned {found[:5]}…"
+
+
+# -- entries of other tools ------------------------------------------------------------------------
+
+
+class NeighbourCases(CatalogCases):
+    """DropTable deletes the files at a location that a scan does not return."""
+
+    @needs("inhabit")
+    def test_every_location_of_an_entry_is_returned(
+        self, workspace: Workspace, inhabited: CaseNamespace
+    ) -> None:
+        catalog = workspace.catalog
+        scanned = {each.path[-1]: each for each in catalog.scan_tables(tuple(inhabited.id))}
+        assert sorted(scanned) == sorted(each.name for each in inhabited.neighbours)
+        for each in inhabited.neighbours:
+            record = scanned[each.name]
+            require_same(record, catalog.load_table(record.path))
+            assert record.is_lance is each.is_lance, each.name
+            partitions = catalog.partition_locations(record) if record.is_partitioned else ()
+            found = locations.keys_of([*record.all_locations, *partitions])
+            lost = [place for place in each.locations if locations.key(place) not in found]
+            assert not lost, f"the record of {each.name} lacks {lost}"
+
+    @needs("unreadable_types", "unreadable")
+    def test_what_cannot_be_read_is_neither_absent_nor_the_end_of_a_scan(
+        self, target: Target
+    ) -> None:
+        for name in target.unreadable_types:
+            with target.unreadable(name) as found, closing(open_workspace(target)) as workspace:
+                catalog, path = workspace.catalog, tuple(found)
+                if len(path) > workspace.capabilities.levels:
+                    _require_unreadable_entry(catalog, path)
+                    continue
+                assert path[-1] in catalog.list_namespaces(path[:-1])
+                is_innermost = len(path) == workspace.capabilities.levels
+                with pytest.raises(OF_ONE_OBJECT):
+                    list((catalog.scan_tables if is_innermost else catalog.list_namespaces)(path))
+
+
+def _require_unreadable_entry(catalog: Catalog, path: Path) -> None:
+    scanned = {record.path: record for record in catalog.scan_tables(path[:-1])}
+    unread = [each for each, record in scanned.items() if not record.is_readable]
+    assert unread == [path], f"a scan returns {unread} as unreadable, instead of {path}"
+    assert len(scanned) > 1, "a scan leaves out what is beside an unreadable entry"
+    assert sorted(each[-1] for each in scanned) == list(catalog.list_tables(path[:-1]))
+    assert path not in [each.path for each in catalog.scan_tables(path[:-1], lance_only=True)]
+    absent = (None, ErrorCode.TABLE_NOT_FOUND, ErrorCode.NAMESPACE_NOT_FOUND)
+    assert code_of(catalog.load_table, path) not in absent
+
+
+# -- hidden tables and partitions ------------------------------------------------------------------
+
+
+"""Partitions on the last page."""
+_NAME = "partitioned"
+
+
+class SharedLocationCases(CatalogCases):
+    """DropTable deletes the files at a location that is missing from these results."""
+
+    @pytest.fixture
+    def partitions(self, workspace: Workspace) -> Iterator[list[str]]:
+        """The locations of more partitions of the entry `_NAME` than fit on a page."""
+        _require(workspace, "has_partitions", "make_partitioned_table")
+        count = workspace.target.page_size + _MORE
+        partitions = [workspace.location(f"day{number}") for number in range(count)]
+        namespace_id, own = list(workspace.path), workspace.location(_NAME)
+        workspace.target.make_partitioned_table(namespace_id, _NAME, own, partitions)
+        yield partitions
+        workspace.target.remove_entry(namespace_id, _NAME)
+
+    def test_partitions_of_more_than_a_page_are_all_returned(
+        self, workspace: Workspace, partitions: list[str]
+    ) -> None:
+        record = workspace.catalog.load_table(workspace.table(_NAME))
+        for found in (record, workspace.scanned(_NAME)):
+            assert found.is_partitioned, "an entry with partitions says that it has none"
+            assert _keys(workspace.catalog.partition_locations(found)) == _keys(partitions)
+
+    def test_an_entry_that_has_vanished_has_no_partitions(
+        self, workspace: Workspace, partitions: list[str]
+    ) -> None:
+        assert partitions
+        record = workspace.catalog.load_table(workspace.table(_NAME))
+        workspace.target.remove_entry(list(workspace.path), _NAME)
+        assert list(workspace.catalog.partition_locations(record)) == []
+
+    def test_a_table_without_partitions_says_so(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        assert not record.is_partitioned
+        assert not workspace.scanned("t").is_partitioned
+
+    @needs("faults")
+    def test_partitions_that_may_not_be_read_are_permission_denied(
+        self, workspace: Workspace, partitions: list[str]
+    ) -> None:
+        record = _partitioned(workspace, partitions)
+        with (
+            faults_of(workspace.target, "refuse") as faults,
+            faults.refuse(),
+            refused(ErrorCode.PERMISSION_DENIED),
+        ):
+            list(faults.catalog.partition_locations(record))
+
+    @needs("faults")
+    def test_partitions_whose_reading_breaks_off_are_whole_or_an_error(
+        self, workspace: Workspace, partitions: list[str]
+    ) -> None:
+        record = _partitioned(workspace, partitions)
+        found: list[str] = []
+        with faults_of(workspace.target, "break_listing") as faults, faults.break_listing():
+            code = code_of(lambda: found.extend(faults.catalog.partition_locations(record)))
+        assert code in FAILURE_CODES or _keys(found) == _keys(partitions), (
+            f"{len(found)} were returned"
+        )
+
+    def test_a_hidden_table_is_returned(self, workspace: Workspace) -> None:
+        _require(workspace, "hides_tables", "hidden_table")
+        place = workspace.location("hidden")
+        with workspace.target.hidden_table(place):
+            found = list(workspace.catalog.scan_hidden_tables())
+            assert any(same_location(each.location, place) for each in found)
+        found = list(workspace.catalog.scan_hidden_tables())
+        assert not any(same_location(each.location, place) for each in found)
+
+    def test_a_table_of_the_catalog_is_not_hidden(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        hidden = workspace.catalog.scan_hidden_tables()
+        assert not any(same_location(each.location, record.location) for each in hidden)
+
+    @needs("faults")
+    def test_hidden_tables_that_may_not_be_read_are_permission_denied(
+        self, workspace: Workspace
+    ) -> None:
+        skip_unless(workspace, "hides_tables")
+        with (
+            faults_of(workspace.target, "refuse") as faults,
+            faults.refuse(),
+            refused(ErrorCode.PERMISSION_DENIED),
+        ):
+            list(faults.catalog.scan_hidden_tables())
+
+
+def _require(workspace: Workspace, capability: str, hook: str) -> None:
+    """Skip a case if the catalog lacks the capability, or the target the hook."""
+    skip_unless(workspace, capability)
+    reason = workspace.target.lacks(hook)
+    if reason:
+        pytest.skip(reason)
+
+
+def _partitioned(workspace: Workspace, partitions: list[str]) -> TableRecord:
+    assert partitions
+    return workspace.catalog.load_table(workspace.table(_NAME))
+
+
+def _keys(partitions: Iterable[str]) -> Counter[tuple[str, ...]]:
+    return Counter(map(locations.key, partitions))

@@ -13,10 +13,10 @@ from lance_namespace import ErrorCode
 
 from ...catalog import NamespaceRecord, Path, TableRecord
 from ..build import unique_name
+from ..calls import code_of, refused
 from ..cases import needs
 from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, run_in_steps
-from ..expect import code_of, refused
-from ..hooks import HeldChange
+from ..target import HeldChange
 from .properties import ODD_VALUES
 from .workspace import (
     CatalogCases,

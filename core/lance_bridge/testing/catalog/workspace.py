@@ -24,11 +24,9 @@ from ...catalog import (
     TableRecord,
 )
 from ..build import PREFIX, unique_name
-from ..cases import Cases
-from ..expect import code_of, described
-from ..hooks import Faults
-from ..storage import Storage
-from ..target import Target
+from ..calls import code_of, described
+from ..cases import Cases, Storage
+from ..target import Faults, Target
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 MARKS = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_values import ID, STORED, Sample
 from lance_namespace.errors import UnsupportedOperationError
 from rich.table import Table
 from typer.testing import CliRunner
@@ -40,7 +41,8 @@ from lance_bridge_cli.output import (
 from lance_bridge_cli.schemas import batch_to_rows, sql_type
 from lance_bridge_migrate.commands.progress import log_file
 
-from .running import Terminal, at_terminal
+from .conftest import Lake
+from .running import Terminal, at_terminal, program
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "cli.md#table")]
 
@@ -57,6 +59,8 @@ ESCAPES = {
     "mark": "a\u200fb",
 }
 ACTING = {c for text in ESCAPES.values() for c in text if not c.isprintable()}
+NAMES = ("extension<arrow.uuid>", "extension<arrow.json>", "lance.bfloat16", "timestamp[ns]")
+CHOSEN = [each for each in STORED if each.name in NAMES]
 
 
 @pytest.fixture
@@ -371,3 +375,35 @@ def test_no_secret_of_a_failure_is_in_the_log_file(tmp_path: Path, secret: str) 
     assert "sales.orders" in text
     assert secret not in text
     assert "hunter2" not in text
+
+
+# -- values as the installed program prints them ---------------------------------------------------
+
+
+def _table(samples: list[Sample]) -> pa.Table:
+    """Return the first and the last value of each sample, which is null."""
+    fields = [each.field.with_name(f"c{number}") for number, each in enumerate(samples)]
+    arrays = [pa.concat_arrays([each.array[:1], each.array[-1:]]) for each in samples]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@pytest.mark.servers
+def test_values_of_extension_types_are_printed(lake: Lake) -> None:
+    assert len(CHOSEN) == len(NAMES)
+    name = lake.create("t", _table(CHOSEN))
+    printed = {}
+    for output in ("text", "json", "csv"):
+        done = program("table", "head", "prod", name, "--output", output)
+        assert (done.returncode, done.stderr) == (0, "")
+        printed[output] = done.stdout
+    assert ID in printed["text"]
+    first = {f"c{number}": each.values[0] for number, each in enumerate(CHOSEN)}
+    assert json.loads(printed["json"]) == [first, dict.fromkeys(first)]
+    rows = list(csv.DictReader(io.StringIO(printed["csv"])))
+    is_text = [isinstance(each, str) for each in first.values()]
+    cells = [
+        cell if text else json.loads(cell)
+        for text, cell in zip(is_text, rows[0].values(), strict=True)
+    ]
+    assert cells == list(first.values())
+    assert set(rows[1].values()) == {""}

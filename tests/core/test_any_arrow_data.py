@@ -1,4 +1,4 @@
-"""Arrow data of any type and layout either arrives with equal values or is refused by name."""
+"""Arrow data of any type and layout: equal values after every change, or refused by name."""
 
 from __future__ import annotations
 
@@ -12,22 +12,35 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import lance_namespace as api
 import pyarrow as pa
 import pytest
+from arrow_types import SHAPES, plain, wide
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis_profiles import examples
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import (
+    InvalidInputError,
+    TableSchemaValidationError,
+    UnsupportedOperationError,
+)
 
 from lance_bridge.dataset.arrow_compat import align, align_batch
 from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types
-from .building import start_server
-from .memory_catalog import MemoryNamespace
+from .building import TABLE, start_server
+from .memory_catalog import MemoryNamespace, MemoryServer
 from .table_data import create, dataset, insert, make, merge, rows
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec(
+        "operations.md#rows-of-a-request",
+        "operations.md#insertintotable",
+        "operations.md#mergeinsertintotable",
+    ),
+]
 
 OPERATIONS: dict[str, Callable[[MemoryNamespace, Any], None]] = {
     "create": create,
@@ -35,6 +48,9 @@ OPERATIONS: dict[str, Callable[[MemoryNamespace, Any], None]] = {
     "overwrite": partial(insert, mode="Overwrite"),
     "merge": partial(merge, on="n"),
 }
+NOT_REPLACED = "blob_by_metadata_in_a_list"
+"""A column of which Lance takes no other rows in place of all."""
+Change = Callable[[MemoryNamespace, pa.Table], Any]
 
 
 @dataclass(frozen=True)
@@ -259,7 +275,11 @@ PRICES = pa.table(
         "price": pa.array([Decimal("1.23"), None, Decimal("-4.56")], pa.decimal128(38, 2)),
     }
 )
+
+
 DECIMAL = pa.decimal128(38, 2)
+
+
 NESTED = [
     pa.list_(DECIMAL),
     pa.large_list(pa.struct([("d", pa.decimal256(60, 2)), ("s", pa.string())])),
@@ -356,3 +376,85 @@ def misaligned(array: pa.Array, remainder: int) -> pa.Array:
     """Return an array as read from bytes at an address that is no multiple of 64."""
     stream = place_at(to_stream(pa.table({"c": array})), remainder)
     return pa.ipc.open_stream(pa.py_buffer(stream)).read_next_batch().column(0)
+
+
+# -- changes of a table ----------------------------------------------------------------------------
+
+
+def _insert(namespace: MemoryNamespace, rows: pa.Table, mode: str = "append") -> Any:
+    return namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode=mode), rows)
+
+
+def _merge(namespace: MemoryNamespace, rows: pa.Table, **more: Any) -> Any:
+    request = api.MergeInsertIntoTableRequest(
+        id=TABLE, on=["id"], when_matched_update_all=True, **more
+    )
+    return namespace.merge_insert_into_table(request, rows)
+
+
+def _delete(namespace: MemoryNamespace, predicate: str) -> Any:
+    return namespace.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate=predicate))
+
+
+def _update(namespace: MemoryNamespace, *updates: list[str]) -> Any:
+    return namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=list(updates)))
+
+
+def _overwrite(namespace: MemoryNamespace, rows: pa.Table) -> None:
+    if NOT_REPLACED in rows.schema.names:
+        with pytest.raises(TableSchemaValidationError, match=r"`blob_by_metadata_in_a_list`"):
+            _insert(namespace, rows, "overwrite")
+        rows = rows.drop_columns([NOT_REPLACED])
+        request = api.AlterTableDropColumnsRequest(id=TABLE, columns=[NOT_REPLACED])
+        namespace.alter_table_drop_columns(request)
+    _insert(namespace, rows, "overwrite")
+
+
+def _insert_twice(namespace: MemoryNamespace, rows: pa.Table) -> None:
+    _insert(namespace, rows)
+    _delete(namespace, "true")
+    _insert(namespace, rows)
+
+
+def _merge_nothing(namespace: MemoryNamespace, rows: pa.Table) -> None:
+    _delete(namespace, "true")
+    _merge(namespace, rows)
+    _insert(namespace, rows)
+
+
+def _update_several(namespace: MemoryNamespace, _: pa.Table) -> None:
+    _update(namespace, ["n", "1"], ["id", "id"])
+    with pytest.raises(UnsupportedOperationError, match="Update them one by one"):
+        _update(namespace, ["n", "id + 1"], ["id", "id"])
+
+
+CHANGES: dict[str, Change] = {
+    "insert": _insert_twice,
+    "overwrite": _overwrite,
+    "update": lambda ns, _: _update(ns, ["n", "n"]),
+    "update of several": _update_several,
+    "delete": lambda ns, _: _delete(ns, "id < 0"),
+    "merge": lambda ns, rows: _merge(ns, rows, when_not_matched_insert_all=True),
+    "merge into nothing": _merge_nothing,
+    "merge of some columns": lambda ns, rows: _merge(ns, rows.select(["id", "n"])),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_keeps_the_values_of_every_type(
+    namespace: MemoryNamespace, server: MemoryServer, change: str, shape: str
+) -> None:
+    rows = wide([shape])
+    make(namespace, rows)
+    assert differing(rows, server) == {}
+    CHANGES[change](namespace, rows)
+    assert differing(rows, server) == {}
+
+
+def differing(expected: pa.Table, server: MemoryServer) -> dict[str, str]:
+    """Return the columns of the table whose values differ from the expected ones."""
+    found = dataset(server).to_table(blob_handling="all_binary").sort_by("id")
+    pairs = {name: (plain(expected[name]), plain(found[name])) for name in found.schema.names}
+    assert set(expected.schema.names) - set(pairs) <= {NOT_REPLACED}
+    return {name: f"{one} != {other}"[:500] for name, (one, other) in pairs.items() if one != other}

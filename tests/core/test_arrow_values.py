@@ -1,4 +1,4 @@
-"""Values of Arrow arrays, as JSON, CSV and text express them without loss."""
+"""Types and values of Arrow in the forms that are printed or published, without loss."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import arrow_types
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,12 +16,17 @@ from hypothesis import strategies as st
 from hypothesis_profiles import examples
 
 from lance_bridge.arrow_values import to_values
+from lance_bridge.types import PLAIN_TYPES, plain_type
 from lance_bridge.values import JsonText, to_json_value, to_text
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output")]
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "common.md#published-columns")]
 
 LAST, FIRST = 2**63 - 1, -(2**63)
 ID = "0f0e0d0c-0b0a-0908-0706-050403020100"
+WITH_PARAMETERS = (
+    pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration, pa.types.is_decimal,
+    pa.types.is_fixed_size_binary, pa.types.is_dictionary, pa.types.is_nested,
+)  # fmt: skip
 
 
 def extension(kind: Any, values: list[Any]) -> pa.Array:
@@ -152,3 +158,24 @@ def test_two_fields_of_one_name_are_refused() -> None:
     array = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ValueError, match="two fields of one name"):
         to_values(array)
+
+
+# -- the table of plain types ----------------------------------------------------------------------
+
+
+def test_every_type_without_parameters_is_in_the_table() -> None:
+    types = [case.type for case in arrow_types.CASES]
+    plain = [
+        each
+        for each in types
+        if not isinstance(each, pa.BaseExtensionType)
+        and not any(matches(each) for matches in WITH_PARAMETERS)
+    ]
+    assert len(plain) >= len(PLAIN_TYPES)
+    assert [str(each) for each in plain if plain_type(each) is None] == []
+
+
+@pytest.mark.parametrize("form", ["arrow", "name", "lance"])
+def test_no_two_types_have_one_name(form: str) -> None:
+    names = [getattr(each, form) for each in PLAIN_TYPES]
+    assert len({*names}) == len(names)

@@ -1,7 +1,7 @@
 """What schemathesis cannot know from the specification: objects that exist, rows, reasons.
 
-Loaded by `test_openapi` into schemathesis' own process, with the gateway's address and key in the
-environment. Objects that a case may have dropped are made again before the next one.
+Loaded by `test_conformance` into schemathesis' own process, with the gateway's address and key in
+the environment. Objects that a case may have dropped are made again before the next one.
 """
 
 from __future__ import annotations

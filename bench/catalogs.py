@@ -25,7 +25,7 @@ from servers.hive_raw import raw_client, raw_table
 from servers.http_proxy import HttpProxy, Request, operation
 from servers.proxy import ThriftProxy
 from servers.unity import OPEN_SOURCE_0_6
-from servers.unity.process import UnityProcess
+from servers.unity.server import UnityProcess
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 
 import lance_bridge

@@ -30,7 +30,7 @@ import pyarrow as pa
 import yaml
 from lance.namespace import RestNamespace
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
-from server.serving import serving
+from server.gateways import serving
 
 from bench import catalogs
 from bench.memory import ROW_BYTES, count_batches, make_batches

@@ -14,7 +14,7 @@ import yaml
 from lance_namespace.errors import UnsupportedOperationError
 from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
 from servers.unity import OPEN_SOURCE_0_6
-from servers.unity.process import UnityProcess
+from servers.unity.server import UnityProcess
 
 from demo.same_calls import same_calls
 from demo.story import Story

@@ -24,7 +24,7 @@ from lance_bridge_doctor import Kind
 from lance_bridge_server.access.api_keys import ApiKeyFile
 
 from .conftest import ORDERS, Lake
-from .running import (
+from .program import (
     COMMANDS,
     Terminal,
     answer_of,

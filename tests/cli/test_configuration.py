@@ -15,7 +15,7 @@ from lance_bridge import LanceBridgeNamespace, catalogs
 from lance_bridge.registry import find
 from lance_bridge_cli.configuration import HIDDEN
 
-from .running import answer_of, run
+from .program import answer_of, run
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#config")]
 

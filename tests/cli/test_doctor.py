@@ -27,7 +27,7 @@ from lance_bridge_cli.app import app
 from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
-from .running import answer_of, pasted, run, run_without
+from .program import answer_of, pasted, run, run_without
 
 pytestmark = [
     pytest.mark.servers,

@@ -21,7 +21,7 @@ from lance_bridge.dataset import maintenance
 from lance_bridge.testing.concurrency import THREADS
 
 from .conftest import Lake
-from .running import answer_of, program, run
+from .program import answer_of, program, run
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#check", "cli.md#maintain")]
 

@@ -42,7 +42,7 @@ from lance_bridge_cli.schemas import batch_to_rows, sql_type
 from lance_bridge_migrate.commands.progress import log_file
 
 from .conftest import Lake
-from .running import Terminal, at_terminal, program
+from .program import Terminal, at_terminal, program
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "cli.md#table")]
 

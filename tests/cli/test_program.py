@@ -29,7 +29,7 @@ from lance_bridge_cli.app import GROUPS, app
 from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
 
 from .conftest import Lake
-from .running import (
+from .program import (
     COMMANDS,
     completion,
     examples,

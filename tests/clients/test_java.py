@@ -13,7 +13,7 @@ import pytest
 from clients.catalogs import Backend
 from clients.fetched import java_client
 from commands import run_command
-from server.serving import serving
+from server.gateways import serving
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from lance_namespace import LanceNamespace
 
 from lance_bridge.testing import Neighbour, Target
+from lance_bridge.testing.data_operations import EveryOperationCases, SmokeCases
+from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.listings import PagingCases
+from lance_bridge.testing.managed import ManagedCases
 from lance_bridge_federated import FederatedNamespace
 
 
@@ -66,3 +70,10 @@ class FederatedTarget(Target):
 
     def start_server(self) -> None:
         self._inner.start_server()
+
+
+# -- cases of a catalog behind another layer -------------------------------------------------------
+
+
+class CombinationSuite(SmokeCases, EveryOperationCases, ManagedCases, PagingCases, IdentifierCases):
+    """Each operation, the errors of each, commits, pages, and names."""

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import lance_namespace as api
 import pytest
+from lance_namespace.errors import TableNotFoundError
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
+from servers.metastores import Metastores
 from servers.unity import DATABRICKS, OPEN_SOURCE_0_6, UnityServer
 
+from lance_bridge.catalog import CatalogColumn
 from lance_bridge.testing import CatalogSuite, Target
 
 from .glue_target import GlueOnDiskTarget
+from .hive_target import hive_target
 from .memory_suite import MemoryTarget
-from .unity_target import DatabricksTarget, UnityTarget
+from .unity_target import CATALOG, DatabricksTarget, UnityTarget
+
+pytestmark = pytest.mark.spec(
+    "docs/write-a-catalog.md#columns-for-display", "server.md#the-catalog-page"
+)
 
 SMALL_PAGE = 10
 """Entries on a page, for servers with a configurable size of pages."""
-
 _TOO_LONG = (
     "the double takes no longer texts than the open-source server, and fails as that does; what "
     "Databricks takes is not known"
@@ -34,6 +44,7 @@ DATABRICKS_DEVIATIONS = {
     **{f"test_a_long_value_is_kept_or_refused[{n}]": _TOO_LONG for n in (256, 4000, 4001, 33000)},
     **{f"test_a_long_key_is_kept_or_refused[{length}]": _TOO_LONG for length in (256, 257)},
 }
+TYPES = {"hive": "int", "glue": "int", "unity": "integer"}
 
 
 @pytest.mark.quick
@@ -88,3 +99,45 @@ class TestDatabricksCatalog(CatalogSuite):
             target.page_size = DATABRICKS.page_size
             target.deviations = DATABRICKS_DEVIATIONS
             yield target
+
+
+# -- columns of tables that are not Lance's --------------------------------------------------------
+
+
+@pytest.fixture(params=list(TYPES))
+def target(request: pytest.FixtureRequest, metastores: Metastores, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "hive":
+        yield hive_target("2.3", metastores, tmp_path)
+    elif request.param == "glue":
+        with GlueServer() as glue, HttpProxy(glue.endpoint) as proxy:
+            yield GlueOnDiskTarget(glue, proxy, tmp_path)
+    else:
+        with UnityServer(OPEN_SOURCE_0_6) as unity:
+            yield UnityTarget(unity, str(tmp_path))
+
+
+@pytest.fixture
+def namespace(target: Any) -> Iterator[Any]:
+    with target.connect() as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def path(target: Any, namespace: Any, tmp_path: Path) -> Iterator[list[str]]:
+    """A table of another format."""
+    parent = [CATALOG, "cols"] if isinstance(target, UnityTarget) else ["foreign_columns"]
+    namespace.create_namespace(api.CreateNamespaceRequest(id=parent))
+    target.make_foreign_table(parent, "orders", str(tmp_path / "orders"))
+    yield [*parent, "orders"]
+    target.remove_entry(parent, "orders")
+    namespace.drop_namespace(api.DropNamespaceRequest(id=parent))
+
+
+@pytest.mark.servers
+def test_columns_are_those_of_the_catalog(
+    request: pytest.FixtureRequest, namespace: Any, path: list[str]
+) -> None:
+    type_ = TYPES[request.node.callspec.params["target"]]
+    assert list(namespace.catalog.load_columns(tuple(path))) == [CatalogColumn("id", type_)]
+    with pytest.raises(TableNotFoundError):
+        namespace.catalog.load_columns((*path[:-1], "absent"))

@@ -11,8 +11,7 @@ from servers.metastores import Metastores
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
 
-from .combination_suite import CombinationSuite
-from .federated_target import FederatedTarget
+from .federated_target import CombinationSuite, FederatedTarget
 from .glue_target import GlueOnDiskTarget
 from .hive_target import hive_target
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 from servers.unity import (
     DATABRICKS,
     OPEN_SOURCE_0_3,
@@ -27,7 +27,7 @@ from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import DropCases, RegistrationCases, TableCases
 
-from .combination_suite import CombinationSuite
+from .federated_target import CombinationSuite
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
 
 pytestmark = pytest.mark.spec(

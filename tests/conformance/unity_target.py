@@ -12,7 +12,7 @@ from typing import Any
 from lance_namespace import LanceNamespace
 from servers.http_proxy import Answer, HttpProxy, Request
 from servers.neighbours import PROVIDER, VIEW, Fields, neighbours_at
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
 from servers.unity.dialects import ErrorKind
 

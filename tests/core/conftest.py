@@ -7,15 +7,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 
-from .building import BUCKET, TABLE, create, start_server
 from .managed_tables import able as able  # noqa: PLC0414 - a fixture
 from .managed_tables import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
-from .staging import build
+from .memory_tables import (
+    ASKED,
+    BEFORE,
+    BUCKET,
+    LOCATION,
+    OWN,
+    TABLE,
+    build,
+    connect,
+    create,
+    put,
+    start_server,
+    vendor_properties,
+)
 from .table_data import make
-from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,8 @@ from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import DATASET, TABLE, at_change, create, raising, stream
 from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer, Moment, server_of
-from .staging import stage
+from .memory_tables import DATASET, TABLE, at_change, create, raising, stage, stream
 
 MANAGED = {"managed_by": "impl"}
 KEY = tuple(TABLE)

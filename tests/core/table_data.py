@@ -17,8 +17,8 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.testing.calls import Calls
 
-from .building import TABLE
 from .memory_catalog import Client, MemoryNamespace, server_of
+from .memory_tables import TABLE
 
 ROWS = 300
 DIMENSION = 16

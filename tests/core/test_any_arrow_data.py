@@ -29,8 +29,8 @@ from lance_bridge.dataset.arrow_compat import align, align_batch
 from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types
-from .building import TABLE, start_server
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_tables import TABLE, start_server
 from .table_data import create, dataset, insert, make, merge, rows
 
 pytestmark = [

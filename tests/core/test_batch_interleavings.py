@@ -44,10 +44,10 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 from lance_bridge.tables import dropping, rename
 
-from .building import at, start_server
 from .interleaving import Client, MemoryFiles, install_steps, manifest, mark_of, step
 from .managed_tables import MANAGED, Death
 from .memory_catalog import CAPABILITIES, REVISION, SERVERS, MemoryNamespace, MemoryServer
+from .memory_tables import at, start_server
 
 pytestmark = [
     pytest.mark.quick,

@@ -23,7 +23,6 @@ from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .building import at, count_rows, raising, start_server
 from .interleaving import MemoryFiles
 from .managed_tables import (
     HOME,
@@ -43,7 +42,7 @@ from .managed_tables import (
     state,
 )
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
-from .staging import directory, numbers
+from .memory_tables import at, count_rows, directory, numbers, raising, start_server
 from .test_batch_interleavings import new_entry
 
 pytestmark = [

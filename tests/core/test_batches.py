@@ -15,7 +15,6 @@ from lance_bridge.storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .building import DATASET, create, raising
 from .managed_tables import (
     HOME,
     NEW,
@@ -36,7 +35,7 @@ from .managed_tables import (
     state,
 )
 from .memory_catalog import MemoryNamespace, Moment
-from .staging import build, numbers
+from .memory_tables import DATASET, build, create, numbers, raising
 
 pytestmark = [
     pytest.mark.quick,

@@ -20,8 +20,8 @@ from lance_bridge.dataset import paths
 from lance_bridge.dataset.expressions import columns_in
 from lance_bridge.extended_requests import ExtendedColumnsRequest, require_extensions
 
-from .building import TABLE
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE
 from .table_data import (
     ROWS,
     add,

@@ -26,9 +26,9 @@ from lance_bridge.errors import concurrent_modification
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, at, at_change, count_rows, create, raising, stream
 from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
+from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raising, stream
 from .table_data import place
 
 pytestmark = [

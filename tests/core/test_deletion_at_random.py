@@ -27,12 +27,12 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidTableStateError
 from obstore.store import S3Store
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 
-from .building import BUCKET, DATASET, at
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_tables import BUCKET, DATASET, at
 
 pytestmark = pytest.mark.spec("common.md#files-that-are-deleted", "docs/how-to/s3.md#what-was-run")
 

@@ -28,10 +28,20 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 
-from .building import DATASET, TABLE, at, at_change, count_rows, create, stream
 from .managed_tables import another
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
-from .vending import LOCATION, described, put
+from .memory_tables import (
+    DATASET,
+    LOCATION,
+    TABLE,
+    at,
+    at_change,
+    count_rows,
+    create,
+    described,
+    put,
+    stream,
+)
 
 pytestmark = pytest.mark.quick
 

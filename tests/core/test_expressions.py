@@ -17,8 +17,8 @@ from lance_namespace import errors
 from lance_bridge.dataset import expressions
 from lance_bridge.errors import LANCE_ERRORS
 
-from .building import TABLE
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE
 from .table_data import add, ask, backfill, dataset, make, unchanged
 from .test_insert_update_delete import delete, update
 from .test_merge import merge

@@ -34,8 +34,8 @@ from lance_bridge.records import PUBLISHED, check_properties, replace_visible
 from lance_bridge.spark_types import columns_of, spark_type
 from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, count_rows, create, raising, stream
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace
+from .memory_tables import DATASET, TABLE, count_rows, create, raising, stream
 
 pytestmark = [
     pytest.mark.quick,

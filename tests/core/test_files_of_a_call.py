@@ -12,8 +12,8 @@ import pytest
 
 import lance_bridge
 
-from .building import TABLE, count_rows, create, stream
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE, count_rows, create, stream
 
 pytestmark = pytest.mark.quick
 

@@ -30,10 +30,9 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
 from . import managed_tables
-from .building import DATASET, TABLE, create, raising, stream
 from .managed_tables import KEY, MANAGED, Death, Mortal, die, table
 from .memory_catalog import MemoryNamespace, Moment
-from .staging import stage
+from .memory_tables import DATASET, TABLE, create, raising, stage, stream
 
 pytestmark = [
     pytest.mark.quick,

@@ -28,7 +28,6 @@ from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
-from .building import TABLE, create, raising, stream
 from .managed_tables import (
     KEY,
     Death,
@@ -47,7 +46,7 @@ from .managed_tables import (
 )
 from .managed_tables import table as table_of
 from .memory_catalog import MemoryCatalog, MemoryNamespace
-from .staging import stage
+from .memory_tables import TABLE, create, raising, stage, stream
 
 pytestmark = [
     pytest.mark.quick,

@@ -16,8 +16,8 @@ from lance_bridge.managed.batch_records import latest_state
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.staging import Staged
 
-from .building import at
 from .interleaving import Client, manifest
+from .memory_tables import at
 from .test_batch_interleavings import ChangedTables
 
 pytestmark = pytest.mark.servers  # more than two CPU seconds each

@@ -18,7 +18,6 @@ from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in
 from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, count_rows, create, raising, start_server, stream
 from .memory_catalog import (
     CAPABILITIES,
     SERVERS,
@@ -28,6 +27,7 @@ from .memory_catalog import (
     Moment,
     server_of,
 )
+from .memory_tables import DATASET, TABLE, count_rows, create, raising, start_server, stream
 
 pytestmark = pytest.mark.quick
 

@@ -25,7 +25,6 @@ from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 
-from .building import TABLE, create, raising
 from .managed_tables import (
     MANAGED,
     append,
@@ -39,7 +38,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryNamespace
-from .staging import stage
+from .memory_tables import TABLE, create, raising, stage
 
 pytestmark = [
     pytest.mark.quick,

@@ -35,8 +35,7 @@ from lance_bridge.table import Table
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
 
-from .building import TABLE, create, raising, stream
-from .forking import returns_in_child
+from .forks import returns_in_child
 from .managed_tables import (
     KEY,
     MANAGED,
@@ -56,7 +55,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryCatalog, MemoryNamespace, Moment
-from .staging import stage
+from .memory_tables import TABLE, create, raising, stage, stream
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 

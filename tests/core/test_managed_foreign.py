@@ -22,7 +22,6 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 from lance_bridge.testing.calls import Calls
 
-from .building import TABLE, raising
 from .managed_tables import (
     KEY,
     another,
@@ -38,7 +37,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .staging import stage
+from .memory_tables import TABLE, raising, stage
 
 pytestmark = [
     pytest.mark.quick,

@@ -16,7 +16,6 @@ from lance_bridge.managed import out_of_band
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Scheme, name_of
 
-from .building import TABLE, create
 from .managed_tables import (
     MANAGED,
     append,
@@ -28,6 +27,7 @@ from .managed_tables import (
     table,
 )
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE, create
 
 pytestmark = [
     pytest.mark.quick,

@@ -33,7 +33,6 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge_cli.app import app
 
-from .building import TABLE, at_change, count_rows, create, raising, stream
 from .managed_tables import (
     KEY,
     MANAGED,
@@ -49,6 +48,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .memory_tables import TABLE, at_change, count_rows, create, raising, stream
 
 pytestmark = [
     pytest.mark.quick,

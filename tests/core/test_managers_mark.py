@@ -20,7 +20,6 @@ from lance_bridge.errors import ManagedElsewhereError
 from lance_bridge.records import FORCE, MANAGER, MARK, visible_properties
 from lance_bridge.storage.lance_files import MARK_FILE
 
-from .building import TABLE, count_rows, create, raising, start_server
 from .managed_tables import (
     MANAGED,
     NEW,
@@ -35,6 +34,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, server_of
+from .memory_tables import TABLE, count_rows, create, raising, start_server
 
 pytestmark = [
     pytest.mark.quick,

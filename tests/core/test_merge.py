@@ -17,8 +17,8 @@ from lance_namespace import errors
 
 from lance_bridge.dataset.merge import Merge, split_batches
 
-from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_tables import TABLE
 from .table_data import dataset, ipc, make, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]

@@ -15,8 +15,8 @@ from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsE
 
 from lance_bridge.extended_requests import OrderedQuery
 
-from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_tables import TABLE
 from .table_data import dataset, make
 
 pytestmark = [

@@ -13,9 +13,9 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 
-from .building import DATASET, TABLE, at, at_change, count_rows, create, raising
 from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
+from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raising
 
 pytestmark = pytest.mark.quick
 

@@ -18,18 +18,28 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 from servers.http_proxy import HttpProxy, Request
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.storage import DataState, TableStorage
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.testing.concurrency import race
 
-from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
 from .managed_tables import MANAGED, commit_batch
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
-from .staging import creation, numbers
-from .staging import stage as stage_local
+from .memory_tables import (
+    BUCKET,
+    DATASET,
+    TABLE,
+    at,
+    count_rows,
+    create,
+    creation,
+    numbers,
+    stream,
+    winner_of,
+)
+from .memory_tables import stage as stage_local
 from .table_data import ipc
 from .test_tags_and_branches import (
     branches,

@@ -30,10 +30,9 @@ from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
-from .building import TABLE, count_rows, create, raising
-from .forking import returns_in_child
+from .forks import returns_in_child
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
-from .vending import BEFORE, VENDOR, described, put
+from .memory_tables import BEFORE, TABLE, VENDOR, count_rows, create, described, put, raising
 
 pytestmark = [
     pytest.mark.quick,

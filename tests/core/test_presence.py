@@ -22,7 +22,6 @@ from lance_bridge.storage import DataState
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 
-from .building import DATASET, TABLE, at_change, count_rows, create, stream
 from .managed_tables import (
     KEY,
     MANAGED,
@@ -30,6 +29,7 @@ from .managed_tables import (
     directory,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_tables import DATASET, TABLE, at_change, count_rows, create, stream
 
 pytestmark = [
     pytest.mark.quick,

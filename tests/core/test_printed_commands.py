@@ -21,7 +21,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from cli.running import pasted
+from cli.program import pasted
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.catalog import MANAGED_BY
@@ -32,7 +32,6 @@ from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge_doctor import diagnose
 
-from .building import TABLE, create, start_server
 from .managed_tables import (
     KEY,
     MANAGED,
@@ -45,6 +44,7 @@ from .managed_tables import (
     table,
 )
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace
+from .memory_tables import TABLE, create, start_server
 
 pytestmark = [
     pytest.mark.servers,  # no server, and more time than a quick test may take

@@ -13,8 +13,8 @@ from lance_namespace import errors
 from lance_bridge.extended_requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls
 
-from .building import TABLE, create
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE, create
 from .table_data import answer, ask, build_index, dataset, put, request, vectors
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#querytable")]

@@ -30,8 +30,8 @@ from lance_bridge.catalog import PORT_VERSION
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.connections import LocationCatalog
 
-from .building import DATASET
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
+from .memory_tables import DATASET
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#connecting")]
 

@@ -36,9 +36,9 @@ from lance_bridge.requests import (
 )
 from lance_bridge.testing.calls import Calls, request_model
 
-from .building import TABLE, create, raising, stream
 from .managed_tables import another
 from .memory_catalog import MemoryNamespace
+from .memory_tables import TABLE, create, raising, stream
 
 pytestmark = [
     pytest.mark.quick,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from core.secret_search import Secrets, hadoop_token
 from lance_namespace.errors import InvalidInputError
 from servers.processes import free_port

@@ -26,8 +26,8 @@ from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import TABLE, at_change, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace
+from .memory_tables import TABLE, at_change, create
 
 pytestmark = pytest.mark.quick
 

@@ -14,7 +14,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from servers.objectstore import SECRET_KEY, MotoServer
+from servers.object_stores import SECRET_KEY, MotoServer
 from servers.processes import free_port
 from servers.replies import unanswered
 
@@ -22,8 +22,8 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.testing.calls import Calls
 
-from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .memory_tables import BUCKET, DATASET, TABLE, at, count_rows, create, stream
 
 pytestmark = pytest.mark.servers
 

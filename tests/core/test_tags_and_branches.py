@@ -24,10 +24,9 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
-from .building import TABLE, stream, winner_of
 from .managed_tables import another
 from .memory_catalog import MemoryNamespace
-from .staging import build, dataset, directory, numbers, oracle
+from .memory_tables import TABLE, build, dataset, directory, numbers, oracle, stream, winner_of
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#branches")]
 

@@ -14,9 +14,8 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from lance_bridge.lance_datasets import find_commit
 
-from .building import TABLE, raising
 from .memory_catalog import MemoryNamespace
-from .staging import build, dataset, directory
+from .memory_tables import TABLE, build, dataset, directory, raising
 
 pytestmark = pytest.mark.quick
 

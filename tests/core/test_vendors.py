@@ -16,24 +16,27 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, Caller, CredentialCache, acting_for
 from lance_bridge.credentials.scope import StoragePrefix, parse_root, storage_prefix
 from lance_bridge.locations import default_below
 
-from .building import BUCKET, TABLE, at, raising
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
-from .vending import (
+from .memory_tables import (
     ASKED,
     BEFORE,
+    BUCKET,
     LOCATION,
     OWN,
+    TABLE,
     VENDOR,
+    at,
     connect,
     described,
     put,
+    raising,
     vendor_properties,
 )
 

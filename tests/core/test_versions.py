@@ -32,10 +32,24 @@ from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
-from .building import DATASET, TABLE, at, count_rows, create, winner_of
 from .managed_tables import another
 from .memory_catalog import MemoryNamespace
-from .staging import append, build, creation, dataset, directory, numbers, oracle, stage
+from .memory_tables import (
+    DATASET,
+    TABLE,
+    append,
+    at,
+    build,
+    count_rows,
+    create,
+    creation,
+    dataset,
+    directory,
+    numbers,
+    oracle,
+    stage,
+    winner_of,
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#batchdeletetableversions")]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.running import run
+from cli.program import run
 from commands import run_command
 
 from lance_bridge_server.config.settings import ServerSettings

@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import lance_namespace as api
-from cli.running import pasted
+from cli.program import pasted
 from commands import run_command
 from server.authenticated import serve
 from servers.metastores import Metastores

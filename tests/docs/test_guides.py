@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 import typer
 import yaml
-from cli.running import pasted
+from cli.program import pasted
 from commands import run_command
 from copier import run_copy
 from lance_namespace.errors import ErrorCode

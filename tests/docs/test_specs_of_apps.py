@@ -16,7 +16,7 @@ from typing import Any, get_args
 import lance
 import pyarrow as pa
 import pytest
-from cli.running import COMMANDS
+from cli.program import COMMANDS
 from lance_namespace.errors import ErrorCode
 from lancedb.namespace import AsyncLanceNamespaceDBConnection, LanceNamespaceDBConnection
 from lancedb.table import AsyncBranches, AsyncTable, AsyncTags, Branches, LanceTable, Tags

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance_namespace as api
 import pytest
-from cli.running import answer_of, run
+from cli.program import answer_of, run
 from core.memory_catalog import MemoryNamespace
 
 from lance_bridge.exit_codes import FAILED, MISUSED

@@ -11,7 +11,7 @@ from typing import Any
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from cli.running import answer_of, run
+from cli.program import answer_of, run
 from core.memory_catalog import MemoryNamespace
 from lance_namespace import errors
 from lance_namespace.errors import ServiceUnavailableError
@@ -22,7 +22,7 @@ from lance_bridge.testing.calls import Calls, collect, pages
 from lance_bridge_federated import FederatedNamespace, Match, Scope, Search
 
 from .conftest import add_tables
-from .recording import Broken, Recorder
+from .recorder import Broken, Recorder
 
 pytestmark = [
     pytest.mark.quick,

@@ -14,7 +14,7 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from lance_namespace import LanceNamespace, errors
 from lance_namespace_urllib3_client import models
 from pydantic import BaseModel
@@ -33,7 +33,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.delegation import operations, request_type
 from lance_bridge_federated.identifiers import ID_FIELDS
 
-from .recording import OWN_ID, TOKEN, Broken, Recorder, filled, id_fields, is_id
+from .recorder import OWN_ID, TOKEN, Broken, Recorder, filled, id_fields, is_id
 
 pytestmark = [
     pytest.mark.quick,

@@ -10,7 +10,7 @@ from pathlib import Path
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import lance_namespace as api
 import pytest
-from managed.building import Table
+from managed.tables import Table
 from managed.writers import Writers
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client

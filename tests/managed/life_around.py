@@ -49,9 +49,8 @@ from lance_bridge.storage.lance_files import MARK_FILE
 from lance_bridge.testing.build import ipc
 
 from .dying_clients import SECONDS, Clients, Death
-from .homes import Home
-from .known_rows import Change, Model, Outcome, Rows, rows_in, rows_of, table_of
 from .operator import Operator, Place, asks_to_wait, ways_out
+from .tables import Change, Home, Model, Outcome, Values, rows_in, table_of, values_of
 
 X, Y, Z = "x", "y", "z"
 """Entries for the same location: Y in the catalog of X, Z in another one."""
@@ -206,7 +205,7 @@ class LifeAround(RuleBasedStateMachine):
         assert self.model is not None
         return self.model
 
-    def _new_rows(self, count: int) -> Rows:
+    def _new_rows(self, count: int) -> Values:
         first, self.next_row = self.next_row, self.next_row + count
         return {u: self._new_value(u) for u in range(first, first + count)}
 
@@ -253,7 +252,7 @@ class LifeAround(RuleBasedStateMachine):
         return found is not None and found.foreign_commits is ForeignCommits.ADOPT
 
     def _append(
-        self, key: str, act: Callable[[Rows], object], count: int = 1, steps: int | None = None
+        self, key: str, act: Callable[[Values], object], count: int = 1, steps: int | None = None
     ) -> Outcome:
         """Have a client add rows by name; by an entry that does not decide, past the catalog."""
         rows, decides = self._new_rows(count), self.decides(key)
@@ -288,11 +287,11 @@ class LifeAround(RuleBasedStateMachine):
             assert took < SECONDS, f"a client takes {took:.1f} s"
         return Outcome.DONE
 
-    def _insert(self, key: str, rows: Rows, mode: str = "append") -> None:
+    def _insert(self, key: str, rows: Values, mode: str = "append") -> None:
         request = api.InsertIntoTableRequest(id=self.id(key), mode=mode)
         self.spaces[key].insert_into_table(request, ipc(table_of(rows)))
 
-    def _insert_as(self, how: str, key: str, rows: Rows, mode: str = "append") -> None:
+    def _insert_as(self, how: str, key: str, rows: Values, mode: str = "append") -> None:
         if how == "ours":
             self._insert(key, rows, mode)
         elif how == "pylance":
@@ -390,7 +389,7 @@ class LifeAround(RuleBasedStateMachine):
             lambda rows: lance.write_dataset(table_of(rows), self.location, mode="append"), count
         )
 
-    def _add_past_the_catalog(self, act: Callable[[Rows], object], count: int = 1) -> None:
+    def _add_past_the_catalog(self, act: Callable[[Values], object], count: int = 1) -> None:
         rows, is_managed = self._new_rows(count), self.manager() is not None
         outcome = self._run("", lambda: act(rows))
         if outcome is Outcome.DONE and not is_managed:
@@ -408,18 +407,18 @@ class LifeAround(RuleBasedStateMachine):
         except ERRORS as error:
             self.messages.append((key, str(error)))
             return multiple()
-        return Handle(opened, key if found.record.is_managed else "", rows_of(opened))
+        return Handle(opened, key if found.record.is_managed else "", values_of(opened))
 
     @rule(target=handles)
     def open_by_path(self) -> Handle:
         opened = lance.dataset(self.location)
-        return Handle(opened, "", rows_of(opened))
+        return Handle(opened, "", values_of(opened))
 
     @rule(handle=handles)
     def append_to_what_was_open(self, handle: Handle) -> None:
         self._end_holds()
 
-        def act(rows: Rows) -> None:
+        def act(rows: Values) -> None:
             handle.dataset.insert(table_of(rows))
 
         if handle.key:
@@ -612,7 +611,7 @@ class LifeAround(RuleBasedStateMachine):
             for u, v in rows_in(self._open(key).to_table()).items():
                 assert v in self.values[u]
 
-    def _require(self, found: Rows | int) -> None:
+    def _require(self, found: Values | int) -> None:
         if isinstance(found, dict):
             self.known.see(found)
             return
@@ -627,7 +626,7 @@ class LifeAround(RuleBasedStateMachine):
         else:
             self._obey(key, text)
 
-    def _read(self, how: str, key: str) -> Rows | int:
+    def _read(self, how: str, key: str) -> Values | int:
         if how == "pylance":
             return rows_in(self._open(key).to_table())
         if how == "count":

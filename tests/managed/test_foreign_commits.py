@@ -17,7 +17,8 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 from lancedb.namespace import LanceNamespaceDBConnection
-from managed.building import (
+from managed.conftest import GLUE, NewTable
+from managed.tables import (
     FIRST,
     Rows,
     Table,
@@ -28,7 +29,6 @@ from managed.building import (
     require_true_reports,
     rows_of,
 )
-from managed.conftest import GLUE, NewTable
 from managed.writer import row
 from managed.writers import Writers
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 
-from .homes import new_home
 from .life_around import LifeAround
+from .tables import new_home
 
 pytestmark = [
     pytest.mark.hypothesis,

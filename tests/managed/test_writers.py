@@ -23,7 +23,8 @@ import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from managed import batch_writer, death
 from managed.batch_writer import BatchJob, acknowledged, read_all, resumed
-from managed.building import (
+from managed.conftest import GLUE, GLUE_S3, NewTable
+from managed.tables import (
     FIRST,
     Rows,
     Table,
@@ -36,10 +37,8 @@ from managed.building import (
     rows_of,
     staged_in,
 )
-from managed.conftest import GLUE, GLUE_S3, NewTable
-from managed.fleet import Fleet, RowFleet, start
 from managed.writer import row
-from managed.writers import Writers
+from managed.writers import Fleet, RowFleet, Writers, start
 from servers.glue_server import GlueServer
 from servers.http_proxy import Delay, HttpProxy
 from servers.http_proxy import Fault as HttpFault

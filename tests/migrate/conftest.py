@@ -18,8 +18,8 @@ from migrate.places import (
 from migrate.runner import Runner
 from migrate.sessions import Checker, beside, checker
 from servers.glue_server import GlueServer
-from servers.lakes import RELEASE, conf_of
 from servers.metastores import Metastores
+from servers.sparks import RELEASE, conf_of
 from servers.unity import UnityServer
 
 from lance_bridge_migrate import Migrations

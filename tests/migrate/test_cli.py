@@ -15,7 +15,7 @@ import lance_namespace as api
 import pytest
 import typer
 import yaml
-from cli.running import PROGRAM, answer_of, at_terminal, examples, pasted, program, run
+from cli.program import PROGRAM, answer_of, at_terminal, examples, pasted, program, run
 from core.secret_search import Secrets, command_lines, log_everything
 from migrate.places import (
     Place,

@@ -8,11 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import lance
+import lance_namespace as api
 import numpy as np
 import pyarrow as pa
 import pytest
+from arrow_types import CASES, SHAPES, TypeCase, rows_of
 from lance_namespace import RegisterTableRequest
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -33,17 +36,28 @@ from migrate.places import (
     rows,
     select,
 )
-from migrate.sessions import Died, dying_before, moments
+from migrate.sessions import Died, dying_before, failed, moments
 from servers.glue_server import ACCOUNT, GlueServer
 from servers.hive_raw import raw_client
 
+from lance_bridge import blobs
 from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
-from lance_bridge_migrate import Level, State
+from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import copy_files, files_of
 from lance_bridge_migrate.migrations.verification import compare
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#copy", "migration.md#verifying")]
+
+SMALL, LARGE = b"a small blob", b"z" * 100_000 + b"a large blob"
+"""Lance stores a small one beside the other values, and a large one in a file of its own."""
+KINDS = [
+    replace(case, values=(SMALL, b"", LARGE)) for case in CASES if case.name.startswith("blob")
+]
+BLOB_LEVELS = pytest.mark.parametrize("level", [Level.SAMPLE, Level.CHECKSUMS], ids=str)
+NAMES = {Level.SAMPLE: "sample", Level.CHECKSUMS: "values"}
+"""The name of the check of values, by level."""
+quick = pytest.mark.quick
 
 
 @pytest.fixture
@@ -387,7 +401,9 @@ def dataset(place: Path, table: pa.Table) -> lance.LanceDataset:
     return lance.write_dataset(table, str(place))
 
 
-def failed(source: pa.Table, target: pa.Table, place: Path, level: Level) -> list[tuple[str, str]]:
+def failed_checks(
+    source: pa.Table, target: pa.Table, place: Path, level: Level
+) -> list[tuple[str, str]]:
     """Return the checks that failed: their names and columns."""
     checks = compare(dataset(place / "one", source), dataset(place / "two", target), level)
     return [(check.name, check.column) for check in checks if not check.ok]
@@ -404,7 +420,7 @@ def changed(at: int) -> pa.Table:
 @pytest.mark.quick
 @pytest.mark.parametrize("level", [Level.COUNTS, Level.SAMPLE, Level.CHECKSUMS])
 def test_equal_tables_pass_every_level(tmp_path: Path, level: Level) -> None:
-    assert failed(rows(MANY), rows(MANY), tmp_path, level) == []
+    assert failed_checks(rows(MANY), rows(MANY), tmp_path, level) == []
 
 
 @pytest.mark.quick
@@ -425,13 +441,13 @@ def test_equal_tables_pass_every_level(tmp_path: Path, level: Level) -> None:
 def test_each_level_notices_what_it_is_for(
     tmp_path: Path, target: pa.Table, level: Level, noticed: list[tuple[str, str]]
 ) -> None:
-    assert failed(rows(MANY), target, tmp_path, level) == noticed
+    assert failed_checks(rows(MANY), target, tmp_path, level) == noticed
 
 
 @pytest.mark.quick
 def test_empty_tables_are_compared(tmp_path: Path) -> None:
-    assert failed(rows(0), rows(0), tmp_path, Level.CHECKSUMS) == []
-    assert failed(rows(0), rows(0), tmp_path / "more", Level.SAMPLE) == []
+    assert failed_checks(rows(0), rows(0), tmp_path, Level.CHECKSUMS) == []
+    assert failed_checks(rows(0), rows(0), tmp_path / "more", Level.SAMPLE) == []
 
 
 @pytest.mark.quick
@@ -443,6 +459,8 @@ def test_levels_include_those_before_them() -> None:
 # -- NaN -----------------------------------------------------------------------------------------
 
 VALUES = pa.struct([("x", pa.float64()), ("y", pa.list_(pa.float32()))])
+
+
 NAN = float("nan")
 
 
@@ -475,17 +493,17 @@ LEVELS = pytest.mark.parametrize("level", [Level.SAMPLE, Level.CHECKSUMS])
 @pytest.mark.quick
 @LEVELS
 def test_tables_with_nan_are_equal_to_their_copies(tmp_path: Path, level: Level) -> None:
-    assert failed(columns_of(NAN), columns_of(NAN), tmp_path, level) == []
+    assert failed_checks(columns_of(NAN), columns_of(NAN), tmp_path, level) == []
     other = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     one, two = (pa.table({"x": values}) for values in (np.array([NAN, NAN]), other))
-    assert failed(one, two, tmp_path / "payloads", level) == []
+    assert failed_checks(one, two, tmp_path / "payloads", level) == []
 
 
 @pytest.mark.quick
 @LEVELS
 @pytest.mark.parametrize("target", [columns_of(0.0), columns_of(NAN, 2.0), columns_of(None)])
 def test_differences_beside_nan_are_noticed(tmp_path: Path, target: pa.Table, level: Level) -> None:
-    columns = [column for _, column in failed(columns_of(NAN), target, tmp_path, level)]
+    columns = [column for _, column in failed_checks(columns_of(NAN), target, tmp_path, level)]
     assert columns == target.schema.names
 
 
@@ -494,4 +512,108 @@ def test_differences_beside_nan_are_noticed(tmp_path: Path, target: pa.Table, le
 def test_lists_are_different_if_they_are_divided_differently(tmp_path: Path, level: Level) -> None:
     one, two = (pa.table({"x": x}) for x in ([[NAN], [1.0, 2.0]], [[NAN, 1.0], [2.0]]))
     name = "sample" if level is Level.SAMPLE else "values"
-    assert failed(one, two, tmp_path, level) == [(name, "x")]
+    assert failed_checks(one, two, tmp_path, level) == [(name, "x")]
+
+
+# -- blobs -----------------------------------------------------------------------------------------
+
+
+def change_byte(directory: Path, value: bytes) -> None:
+    """Change a byte of a value in the files of a table, whose descriptions remain."""
+    [file] = [
+        each
+        for each in directory.rglob("*")
+        if each.suffix in (".lance", ".blob") and value in each.read_bytes()
+    ]
+    file.write_bytes(file.read_bytes().replace(value, value[:-1] + b"?"))
+
+
+def tables(place: Path, rows: pa.Table) -> list[lance.LanceDataset]:
+    """Write the same rows twice."""
+    paths = (str(place / name) for name in ("one", "two"))
+    return [lance.write_dataset(rows, path, data_storage_version="2.2") for path in paths]
+
+
+def differing(place: Path, level: Level) -> list[tuple[str, str]]:
+    """Return the checks of two tables that fail, and their columns."""
+    one, two = (lance.dataset(str(place / name)) for name in ("one", "two"))
+    return [(check.name, check.column) for check in compare(one, two, level) if not check.ok]
+
+
+@quick
+@BLOB_LEVELS
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+def test_a_changed_byte_of_a_blob_is_noticed(
+    tmp_path: Path, case: TypeCase, shape: str, level: Level
+) -> None:
+    tables(tmp_path, rows_of(case, shape))
+    assert differing(tmp_path, level) == []
+    for value in (SMALL, LARGE):
+        change_byte(tmp_path / "two", value[-20:])
+        assert differing(tmp_path, level) == [(NAMES[level], "c")]
+        change_byte(tmp_path / "one", value[-20:])
+        assert differing(tmp_path, level) == []
+
+
+@quick
+@BLOB_LEVELS
+def test_a_missing_file_of_blobs_fails_the_comparison(tmp_path: Path, level: Level) -> None:
+    tables(tmp_path, rows_of(KINDS[0], "plain"))
+    [file] = (tmp_path / "two").rglob("*.blob")
+    file.unlink()
+    with pytest.raises(ServiceUnavailableError, match="could not be compared"):
+        differing(tmp_path, level)
+
+
+@quick
+@BLOB_LEVELS
+def test_tables_of_blobs_without_rows_are_equal(tmp_path: Path, level: Level) -> None:
+    tables(tmp_path, rows_of(KINDS[0], "plain").slice(0, 0))
+    assert differing(tmp_path, level) == []
+
+
+@quick
+def test_many_rows_are_compared_in_batches_that_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 300
+    values = [b"%03d" % number * 1000 for number in range(rows)]
+    columns = pa.schema([pa.field("id", pa.int64()), lance.blob_field("b")])
+    table = pa.table([pa.array(range(rows), pa.int64()), lance.blob_array(values)], schema=columns)
+    tables(tmp_path, table)
+    taken: list[int] = []
+
+    def counted(dataset: Any, ids: pa.Array, names: Any) -> Any:
+        taken.append(len(ids))
+        return take_rows(dataset, ids, names)
+
+    take_rows = blobs.take_rows
+    monkeypatch.setattr(blobs, "_MOST_BYTES", 30_000)
+    monkeypatch.setattr(blobs, "take_rows", counted)
+    for level in (Level.SAMPLE, Level.CHECKSUMS):
+        assert differing(tmp_path, level) == []
+    assert set(taken) == {5}, "both tables count"
+    change_byte(tmp_path / "two", b"299" * 10)
+    for level in (Level.SAMPLE, Level.CHECKSUMS):
+        assert differing(tmp_path, level) == [(NAMES[level], "b")]
+
+
+def test_a_copy_that_has_lost_bytes_does_not_pass_the_verification(
+    hive: Place, glue: Place, tmp_path: Path
+) -> None:
+    place = str(hive.lake / "b.lance")
+    lance.write_dataset(rows_of(KINDS[0], "plain"), place, data_storage_version="2.2")
+    hive.make_namespace()
+    with hive.connect() as namespace:
+        request = api.RegisterTableRequest(id=list(hive.table("b")), location=place)
+        namespace.register_table(request)
+    target = replace(glue, properties={**glue.properties, "root": str(tmp_path / "copies")})
+    options = select(hive, namespace=[target.prefix])
+    with planned("copy", between(hive, target), hive.migrations, **options) as run:
+        assert failed(run.execute(verify="checksums")) == []
+        change_byte(tmp_path / "copies" / f"{target.prefix}.db" / "b.lance", LARGE[-20:])
+        record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
+        assert record.state is State.DIFFERS
+        checks = [check for each in record.items.values() for check in each.checks]
+        assert [(each.name, each.column) for each in checks if not each.ok] == [("values", "c")]

@@ -21,7 +21,7 @@ from migrate.sessions import (
     plan_next,
     rows_of,
 )
-from servers.lakes import ICE
+from servers.sparks import ICE
 
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState

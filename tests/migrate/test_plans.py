@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli.running import program
+from cli.program import program
 from lance_namespace.errors import InvalidInputError
 from migrate.places import Place, Run, external_table, make_many_tables
 from migrate.sessions import Scene, failed, only_item, plan_next, replaced, rows_of

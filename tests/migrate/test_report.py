@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.running import answer_of, run, run_without
+from cli.program import answer_of, run, run_without
 from migrate.places import Place, Run, from_directory, write
 
 from lance_bridge.errors import invalid

@@ -10,7 +10,7 @@ from migrate.places import hive_reader
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from servers.lakes import ICE
+from servers.sparks import ICE
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveNamespace

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from servers.lakes import RELEASE, conf_of
 from servers.metastores import Metastores
-from servers.sparks import Spark
+from servers.sparks import RELEASE, Spark, conf_of
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(1000)]
 

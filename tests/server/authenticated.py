@@ -29,7 +29,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 import lance_namespace as api
 import uvicorn
 import yaml
-from cli.running import PROGRAM, answer_of
+from cli.program import PROGRAM, answer_of
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
-from server.policies import memory_namespace
-from server.serving import serving, serving_namespace
+from server.gateways import memory_namespace, serving, serving_namespace
 
 from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.app import create_app

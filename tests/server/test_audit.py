@@ -16,9 +16,8 @@ import pytest
 from core.memory_catalog import SERVERS
 from lance.namespace import RestNamespace
 from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
+from server.gateways import cedar, clients, declare, memory_namespace, serving_namespace
 from server.http_requests import ARROW, one_row, operation_named, refused
-from server.policies import cedar, clients, declare, memory_namespace
-from server.serving import serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc

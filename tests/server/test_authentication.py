@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cli.running import answer_of, run
+from cli.program import answer_of, run
 from cryptography import x509
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, UnauthenticatedError
 

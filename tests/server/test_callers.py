@@ -16,12 +16,11 @@ import httpx
 import lance_namespace as api
 import pytest
 from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
-from core.vending import ASKED, vendor_properties
+from core.memory_tables import ASKED, vendor_properties
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
+from server.gateways import cedar, clients, memory_namespace, serving
 from server.http_requests import done, refused
-from server.policies import cedar, clients, memory_namespace
-from server.serving import serving
 from servers.glue_server import ACCESS_KEY, ROLE, GlueServer
 from servers.hive_entries import raw_entry
 from servers.hive_raw import raw_client

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import cedarpy
 import pytest
-from cli.running import answer_of, run
+from cli.program import answer_of, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis_profiles import examples
 from lance_namespace.errors import InvalidInputError
 from server.authenticated import write_config
-from server.policies import cedar, memory_namespace
+from server.gateways import cedar, memory_namespace
 
 from lance_bridge.catalog import NameRule
 from lance_bridge_server.access import authorizers

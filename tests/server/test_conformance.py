@@ -20,8 +20,7 @@ from typing import Any
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from conformance.combination_suite import CombinationSuite
-from conformance.federated_target import FederatedTarget
+from conformance.federated_target import CombinationSuite, FederatedTarget
 from conformance.glue_target import GlueOnDiskTarget
 from conformance.hive_target import hive_target
 from conformance.memory_suite import MemoryTarget
@@ -33,7 +32,7 @@ from lance_namespace_urllib3_client import ApiClient, Configuration, TableApi, T
 from lance_namespace_urllib3_client.exceptions import ApiException
 from pydantic import BaseModel
 from server.authenticated import one_api_key
-from server.serving import serving_namespace
+from server.gateways import serving_namespace
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores

@@ -17,10 +17,9 @@ import lancedb
 import pyarrow as pa
 import pytest
 from arrow_values import BLOBS, SAMPLES, SHAPES, STORED, Sample, undecided
-from cli.running import run
+from cli.program import run
 from pyarrow import parquet
-from server.policies import clients, memory_namespace
-from server.serving import serving_namespace
+from server.gateways import clients, memory_namespace, serving_namespace
 from server.ui.browsers import HtmlPage
 
 from lance_bridge.arrow_values import to_values

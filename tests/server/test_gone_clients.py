@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from server.conftest import Recorder
+from server.gateways import serving, serving_namespace
 from server.http_requests import (
     ROWS,
     chunk,
@@ -30,7 +31,6 @@ from server.http_requests import (
     reset,
     send_rows,
 )
-from server.serving import serving, serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc

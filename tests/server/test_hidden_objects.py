@@ -10,10 +10,10 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from federated.recording import Broken
+from federated.recorder import Broken
 from lance_namespace.errors import ServiceUnavailableError
+from server.gateways import cedar, clients, declare, memory_namespace
 from server.http_requests import request_for
-from server.policies import cedar, clients, declare, memory_namespace
 
 from lance_bridge.paging import encode_token
 from lance_bridge_federated import FederatedNamespace

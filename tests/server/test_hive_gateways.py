@@ -19,7 +19,7 @@ from lance.fragment import write_fragments
 from lance_namespace.errors import UnauthenticatedError
 from lance_namespace_urllib3_client.models import Identity
 from server.authenticated import connect, one_api_key, serve
-from server.serving import serving
+from server.gateways import serving
 from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
 from starlette.applications import Starlette

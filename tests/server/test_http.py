@@ -14,8 +14,8 @@ import httpx
 import pytest
 from lance_namespace import errors
 from lance_namespace.errors import ServiceUnavailableError
+from server.gateways import serving_namespace
 from server.http_requests import ROWS, done, refused, send_rows
-from server.serving import serving_namespace
 
 import lance_bridge
 from lance_bridge.testing.build import ipc
@@ -679,7 +679,7 @@ def test_what_the_client_has_sent_is_repeated(failure: Failure, known: str) -> N
 
 
 def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:
-    vendor = {"vendor": "core.vending.NotedVendor", "log": "s3cr3t-of-a-vendor"}
+    vendor = {"vendor": "core.memory_tables.NotedVendor", "log": "s3cr3t-of-a-vendor"}
     given = {f"credentials.{key}": value for key, value in vendor.items()}
     storage = {"storage.aws_secret_access_key": "s3cr3t-of-storage", "storage.aws_region": "moon-1"}
     properties = {**given, **storage, "credentials.allowed_roots": "s3://lake/tables"}

@@ -31,9 +31,9 @@ from lance_namespace_urllib3_client.models import QueryTableRequestVector
 from lancedb.remote.errors import HttpError, RetryError
 from managed import death
 from managed.batch_writer import stage
-from managed.building import FIRST
+from managed.tables import FIRST
 from managed.writer import row
-from server.gateway_process import GatewayProcess
+from server.gateways import GatewayProcess
 from servers.metastores import Metastores
 from servers.processes import memory, wait_until
 

@@ -19,6 +19,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from server.gateways import NamedByHeader, serving, serving_namespace
 from server.http_requests import (
     ARROW,
     ROWS,
@@ -30,8 +31,6 @@ from server.http_requests import (
     require_refused,
     send_rows,
 )
-from server.policies import NamedByHeader
-from server.serving import serving, serving_namespace
 from server.test_http import Slow
 from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send

@@ -18,8 +18,8 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
 from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Recorder
+from server.gateways import serving, serving_namespace
 from server.http_requests import done, refused, send_rows
-from server.serving import serving, serving_namespace
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authentication import AuthenticatorChain

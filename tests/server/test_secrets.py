@@ -18,14 +18,14 @@ import lance
 import lancedb
 import pyarrow as pa
 import pytest
-from adapters.vendors.building import BUCKET, TABLE, aws_properties, memory_namespace
+from adapters.vendors.grants import BUCKET, TABLE, aws_properties, memory_namespace
 from core.secret_search import hadoop_token
 from lance.lance import _Session
 from lance_namespace import LanceNamespace
 from servers.glue_server import ROLE, GlueServer
 from servers.http_proxy import Answer, HttpProxy
 from servers.metastores import Metastores
-from servers.objectstore import REGION
+from servers.object_stores import REGION
 from servers.unity import OPEN_SOURCE_0_6, Bucket, UnityServer
 from stores.short_lived import ShortLivedAws, key_of
 
@@ -42,9 +42,8 @@ from lance_bridge_server.redaction import SECRETS
 from lance_bridge_server.run.catalogs import check, connect_catalogs, root_namespace
 
 from .authenticated import AUDIENCE, LIST, identity_provider, serve, write_config
+from .gateways import NamedByHeader, cedar, serving_namespace
 from .http_requests import ARROW, ROWS, done, refused, request_for
-from .policies import NamedByHeader, cedar
-from .serving import serving_namespace
 from .test_http import NOTE
 
 pytestmark = [

@@ -22,7 +22,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 import yaml
-from cli.running import answer_of, program, run
+from cli.program import answer_of, program, run
 from servers.processes import free_port, wait_until
 from servers.replies import unanswered
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 import yaml
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
+from server.gateways import serving, serving_namespace
 from server.http_requests import done, refused
-from server.serving import serving, serving_namespace
 from starlette.types import Scope
 
 from lance_bridge_federated import FederatedNamespace

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from servers.objectstore import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
+from servers.object_stores import ACCESS_KEY, REGION, SECRET_KEY, MotoServer
 
 __all__ = ["ACCESS_KEY", "ACCOUNT", "REGION", "ROLE", "SECRET_KEY", "GlueServer"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
-from server.gateway_process import GatewayProcess
+from server.gateways import GatewayProcess
 
 from lance_bridge_metastore import Metastore
 from servers.glue_server import GlueServer
 from servers.processes import wait_until
 from servers.sparks import Spark
-from servers.unity.process import UnityProcess
+from servers.unity.server import UnityProcess
 
 pytestmark = pytest.mark.slow
 

@@ -24,8 +24,7 @@ from servers.unity import (
     Dialect,
     UnityServer,
 )
-from servers.unity.process import UnityProcess
-from servers.unity.raw import Raw, column, table
+from servers.unity.server import Raw, UnityProcess, column, table
 from servers.unity.sql import CreateTable, parse
 
 pytestmark = pytest.mark.quick

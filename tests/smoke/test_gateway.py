@@ -12,7 +12,7 @@ import lance_namespace as api
 import lancedb
 import pyarrow as pa
 import pytest
-from cli.running import run
+from cli.program import run
 from commands import run_command
 from lance_namespace.errors import UnauthenticatedError
 from server.authenticated import connect, serve

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from .catalogs import unity_catalog
 from .parquet_pairs import write_all_types
+from .tables import unity_catalog
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from lance_bridge_spark.source.stored_types import as_new
 
 from .parquet_pairs import LOCAL_ROWS
 from .sql_helpers import setting, stream_all
-from .stored_tables import StoredTable, stored_table
+from .tables import StoredTable, stored_table
 
 pytestmark = [
     pytest.mark.servers,

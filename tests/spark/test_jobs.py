@@ -27,7 +27,7 @@ from lance_bridge_spark.jobs import backfill, clean_up, compact, create_index
 from lance_bridge_spark.jobs.tasks import phases, send_once
 from lance_bridge_spark.lookup import find_table
 
-from .job_tables import DIMENSION, Interrupted, append, ids, make, numbered, rows_of
+from .tables import DIMENSION, Interrupted, append, ids, make, numbered, rows_of
 
 pytestmark = [
     pytest.mark.servers,

@@ -14,8 +14,8 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.building import DATASET, TABLE
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+from core.memory_tables import DATASET, TABLE
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
@@ -38,7 +38,7 @@ from lance_bridge_spark.jobs.views import (
     table_references,
 )
 
-from .job_tables import append, make
+from .tables import append, make
 
 pytestmark = [
     pytest.mark.servers,

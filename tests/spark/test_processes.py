@@ -33,9 +33,9 @@ from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.source.writer import Target
 from lance_bridge_spark.sql import driver_service
 
-from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .python_processes import arguments, await_end, kill, paused, pids, the_pid
 from .sql_helpers import setting, stream_all
+from .tables import TOKEN, proxied_catalog, unity_catalog
 
 pytestmark = [
     pytest.mark.servers,

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .catalogs import unity_catalog
 from .parquet_pairs import (
     ADAPTIVE,
     CHANGED,
@@ -27,6 +26,7 @@ from .parquet_pairs import (
     generated,
 )
 from .sql_helpers import setting
+from .tables import unity_catalog
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]
 

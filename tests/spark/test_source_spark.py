@@ -35,8 +35,8 @@ from lance_bridge_spark.source.schema_compat import match_columns, new_schema
 from lance_bridge_spark.source.types import batch_schema, spark_schema
 from lance_bridge_spark.source.worker_calls import LanceValueError
 
-from .catalogs import unity_catalog
 from .source_helpers import source
+from .tables import unity_catalog
 
 pytestmark = [
     pytest.mark.servers,

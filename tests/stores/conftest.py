@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from servers.strict_stores import MinioServer
+from servers.object_stores import MinioServer
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
-from servers.strict_stores import ACCOUNT, AzuriteServer, needs_azurite, oauth_token
+from servers.object_stores import ACCOUNT, AzuriteServer, needs_azurite, oauth_token
 
 pytestmark = [pytest.mark.slow, needs_azurite, pytest.mark.spec("common.md#limits-of-vendors")]
 

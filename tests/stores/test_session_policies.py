@@ -10,9 +10,9 @@ import boto3
 import lance
 import pyarrow as pa
 import pytest
-from adapters.vendors.building import batch_files
+from adapters.vendors.grants import batch_files
 from botocore.exceptions import ClientError
-from servers.strict_stores import MinioServer, needs_minio
+from servers.object_stores import MinioServer, needs_minio
 
 from lance_bridge.credentials import Grant
 from lance_bridge_vendors.aws import session_policy

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pytest
 from commands import run_command
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
-from server.policies import NamedByHeader, cedar
-from server.serving import serving
+from server.gateways import NamedByHeader, cedar, serving
 from servers.http_proxy import Answer, Fault, HttpProxy
+from servers.object_stores import ROLE, MinioServer, needs_minio
 from servers.processes import inherited_owners
-from servers.strict_stores import ROLE, MinioServer, needs_minio
 from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 

@@ -15,7 +15,7 @@ from servers.processes import remove_settings
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
-from .building import BUCKET, BUDGETS, Connect
+from .catalogs import BUCKET, BUDGETS, Connect
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from botocore.loaders import JSONFileLoader
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from lance_namespace.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
@@ -28,7 +28,7 @@ from lance_bridge.testing.concurrency import race
 from lance_bridge_glue import session
 from lance_bridge_glue.session import redact_logs
 
-from .building import Connect, catalog_at
+from .catalogs import Connect, catalog_at
 
 pytestmark = [
     pytest.mark.servers,

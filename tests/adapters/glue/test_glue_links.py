@@ -20,7 +20,7 @@ from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge.testing.calls import Calls
 
-from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare, raw
+from .catalogs import BUCKET, DATA_FILE, Connect, catalog_at, declare, raw
 
 pytestmark = [
     pytest.mark.servers,

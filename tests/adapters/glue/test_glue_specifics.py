@@ -22,12 +22,12 @@ from lance_namespace.errors import (
 )
 from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, HttpProxy
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
-from .building import BUCKET, Connect, catalog_at, declare, raw, raw_table
+from .catalogs import BUCKET, Connect, catalog_at, declare, raw, raw_table
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#compatibility")]
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
 from servers.hive_raw import raw_client

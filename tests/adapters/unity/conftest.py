@@ -15,7 +15,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 
-from .building import Connect, server_with_schema
+from .servers import Connect, server_with_schema
 
 TOKEN = "dapi-double"
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -43,7 +43,7 @@ from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route
 from lance_bridge_unity.errors import ErrorReply, LostReply, translate_errors
 
-from .building import API, TABLE, Connect, record
+from .servers import API, TABLE, Connect, record
 
 pytestmark = [
     pytest.mark.quick,

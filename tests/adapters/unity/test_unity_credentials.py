@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from lance_namespace.errors import (
     InvalidInputError,
     PermissionDeniedError,
@@ -27,7 +27,7 @@ from lance_bridge_unity import login
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.login import Access
 
-from .building import ID, TABLE, Connect, record
+from .servers import ID, TABLE, Connect, record
 
 pytestmark = [
     pytest.mark.quick,

@@ -27,8 +27,8 @@ from lance_bridge.names import quoted
 from lance_bridge_unity import sql
 from lance_bridge_unity.catalog import UnityCatalog
 
-from . import building
-from .building import ID, TABLE, Connect, failed
+from . import servers
+from .servers import ID, TABLE, Connect, failed
 
 pytestmark = [
     pytest.mark.quick,
@@ -39,7 +39,7 @@ STATEMENTS = "POST /api/2.0/sql/statements"
 
 
 def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
-    return building.record(name, own, "s3://bucket", **more)
+    return servers.record(name, own, "s3://bucket", **more)
 
 
 # -- what SQL does -------------------------------------------------------------------------------

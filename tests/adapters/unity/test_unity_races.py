@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -28,7 +28,7 @@ from lance_namespace.errors import (
 )
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import ErrorKind, UnityServer
-from servers.unity.raw import Raw
+from servers.unity.server import Raw
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import BrokenNameError, OutcomeUnknownError
@@ -39,7 +39,7 @@ from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.concurrency import lock_names
 from lance_bridge_unity.errors import UNIQUE_INDEXES
 
-from .building import API, TABLE, Connect
+from .servers import API, TABLE, Connect
 
 pytestmark = [
     pytest.mark.quick,

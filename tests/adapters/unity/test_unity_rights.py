@@ -13,7 +13,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from core.vending import vendor_properties
+from core.memory_tables import vendor_properties
 from lance_namespace import ErrorCode
 from lance_namespace.errors import (
     InvalidTableStateError,
@@ -21,8 +21,8 @@ from lance_namespace.errors import (
     PermissionDeniedError,
 )
 from servers.unity import UnityServer
-from servers.unity.raw import Raw
-from servers.unity.raw import table as table_body
+from servers.unity.server import Raw
+from servers.unity.server import table as table_body
 
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls, refused

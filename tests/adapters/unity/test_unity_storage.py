@@ -17,7 +17,7 @@ import pytest
 from lance_namespace import ErrorCode, InsertIntoTableRequest
 from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 from servers.http_proxy import HttpProxy
-from servers.objectstore import MotoServer
+from servers.object_stores import MotoServer
 from servers.unity import Bucket, UnityServer
 
 from lance_bridge.testing.build import ipc

@@ -8,7 +8,7 @@ import pytest
 from adapters.glue.conftest import no_environment  # noqa: F401 - a fixture that all tests use
 from servers.glue_server import GlueServer
 
-from .building import BUCKET
+from .grants import BUCKET
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
@@ -30,7 +30,7 @@ from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, Caller, Credent
 from lance_bridge.testing.calls import Calls
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 
-from .building import BUCKET, TABLE, aws_properties, grant, memory_namespace
+from .grants import BUCKET, TABLE, aws_properties, grant, memory_namespace
 
 pytestmark = [
     pytest.mark.servers,

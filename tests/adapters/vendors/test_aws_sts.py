@@ -21,7 +21,7 @@ from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor, session_name, tag_value
 
-from .building import grant
+from .grants import grant
 
 pytestmark = pytest.mark.quick
 

@@ -22,9 +22,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from adapters.vendors.hostile import COUNTS, is_own, locations, other_keys, own_keys
+from adapters.vendors.grants import COUNTS, is_own, locations, other_keys, own_keys
 from azure.storage.blob import UserDelegationKey
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from cryptography import x509
 from lance_namespace import errors
 from server.certificates import Authority
@@ -34,7 +34,7 @@ from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.azure import AzureOptions, AzureVendor
 from lance_bridge_vendors.azure_sas import directory_signature
 
-from .building import BUCKET, grant
+from .grants import BUCKET, grant
 
 pytestmark = pytest.mark.quick
 

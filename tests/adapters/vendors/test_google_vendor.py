@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from core.forking import returns_in_child
+from core.forks import returns_in_child
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from lance_namespace import errors
@@ -25,7 +25,7 @@ from servers.replies import Replies, replying, unanswered
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor, access_boundary
 
-from .building import grant
+from .grants import grant
 
 pytestmark = pytest.mark.quick
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import pytest
-from adapters.vendors.hostile import COUNTS, is_own, locations, other_keys, own_keys
+from adapters.vendors.grants import COUNTS, is_own, locations, other_keys, own_keys
 from lance_namespace.errors import InvalidTableStateError
 from servers.glue_server import ROLE
 
@@ -30,7 +30,7 @@ from lance_bridge_vendors.google import (
     conditions,
 )
 
-from .building import BUCKET, WRITERS_FILES, batch_files, grant
+from .grants import BUCKET, WRITERS_FILES, batch_files, grant
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#vending-rules")]
 
@@ -45,7 +45,7 @@ ACTIONS = {
 HAS_CEL = sys.version_info >= (3, 11)
 without_cel = pytest.mark.skipif(not HAS_CEL, reason="cel-expr-python is for Python 3.11 and later")
 if HAS_CEL:
-    from .cel import Boundary, condition, holds
+    from .grants import Boundary, condition, holds
 _TOKEN = re.compile(r"\$\{([^}]*)\}|([*?])|(.)", re.DOTALL)
 _SPECIAL = "$*?"
 

@@ -24,7 +24,7 @@ from clients.catalogs import Backend, Database, rows
 from clients.conftest import RAY_ENVIRONMENT, NewDatabase
 from clients.fetched import extension_file
 from docs.gateway_pages import Reader, reader_after_python, section
-from server.serving import serving
+from server.gateways import serving
 from servers.metastores import Metastores
 
 from lance_bridge_server.app import create_app

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from server.serving import serving_namespace
+from server.gateways import serving_namespace
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace

@@ -17,9 +17,8 @@ import lance_namespace as api
 import lancedb
 import pytest
 from lancedb.remote.errors import HttpError
+from server.gateways import memory_namespace, serving_namespace
 from server.lancedb_clients.differences import CHANGES, READS, Action, rows, unknown
-from server.policies import memory_namespace
-from server.serving import serving_namespace
 
 pytestmark = [
     pytest.mark.servers,

@@ -14,8 +14,8 @@ import pytest
 from lance_namespace import errors
 from lancedb.remote import ClientConfig, RetryConfig
 from lancedb.remote.errors import HttpError, RetryError
+from server.gateways import serving
 from server.lancedb_clients.trials import rows
-from server.serving import serving
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lance_bridge.errors import OutcomeUnknownError

@@ -19,9 +19,9 @@ import pytest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from lancedb import index, query
 from lancedb.remote.errors import HttpError
+from server.gateways import serving_namespace
 from server.lancedb_clients.test_operations import SPEC
 from server.lancedb_clients.trials import rows
-from server.serving import serving_namespace
 from starlette.requests import HTTPConnection
 
 import lance_bridge

@@ -17,8 +17,7 @@ import pytest
 from core.memory_catalog import SERVERS
 from playwright.sync_api import Browser, Page, sync_playwright
 from server.authenticated import AUDIENCE, identity_provider
-from server.policies import cedar
-from server.serving import serving
+from server.gateways import cedar, serving
 from server.ui.conftest import POLICIES, make_catalogs
 
 from lance_bridge.catalog import TableRecord

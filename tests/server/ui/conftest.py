@@ -10,7 +10,7 @@ import httpx
 import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
-from server.policies import cedar, clients, declare, memory_namespace
+from server.gateways import cedar, clients, declare, memory_namespace
 from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import create_articles
 

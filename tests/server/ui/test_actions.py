@@ -9,8 +9,14 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from server.policies import NamedByHeader, cedar, clients, declare, memory_namespace
-from server.serving import serving_namespace
+from server.gateways import (
+    NamedByHeader,
+    cedar,
+    clients,
+    declare,
+    memory_namespace,
+    serving_namespace,
+)
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
 from server.ui.demo_tables import create_articles

@@ -12,8 +12,14 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
-from server.policies import NamedByHeader, cedar, clients, declare, memory_namespace
-from server.serving import serving_namespace
+from server.gateways import (
+    NamedByHeader,
+    cedar,
+    clients,
+    declare,
+    memory_namespace,
+    serving_namespace,
+)
 from server.ui.browsers import Browser, HtmlPage
 from server.ui.conftest import POLICIES as CATALOG_POLICIES
 from server.ui.demo_tables import create_articles

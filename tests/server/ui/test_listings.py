@@ -14,7 +14,7 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import SERVERS
 from lance_namespace.errors import ServiceUnavailableError
-from server.policies import cedar, clients, declare, memory_namespace
+from server.gateways import cedar, clients, declare, memory_namespace
 from server.ui.browsers import HtmlPage
 
 from lance_bridge.catalog import CatalogColumn, TableRecord

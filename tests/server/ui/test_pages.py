@@ -16,8 +16,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from server.policies import clients, declare, memory_namespace
-from server.serving import serving_namespace
+from server.gateways import clients, declare, memory_namespace, serving_namespace
 from server.ui.browsers import HtmlPage
 from server.ui.conftest import TABLES, DeadNamespace, GetPage
 from server.ui.demo_tables import DIMENSION, articles, create_articles

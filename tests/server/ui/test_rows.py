@@ -15,7 +15,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance.arrow import bfloat16_array
-from server.policies import cedar, clients, memory_namespace
+from server.gateways import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import png
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import select
+import subprocess
+import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
+import requests
+
+from ..processes import end
 from .catalog_api import Bucket, CatalogApi, Credentials
 from .databricks import DatabricksApi
 from .dialects import OPEN_SOURCE_0_6, Dialect, ErrorKind, Level
@@ -32,6 +40,10 @@ from .validation import InvalidReplyError, problems, statement_problems
 _FORBIDDEN = ErrorKind(403, "PERMISSION_DENIED")
 _INTERNAL = ErrorKind(500, "INTERNAL")
 _UNAUTHENTICATED = ErrorKind(401, "UNAUTHENTICATED")
+_TESTS = Path(__file__).parents[2]
+_START_SECONDS = 120.0
+_TIMEOUT = 10.0
+API = "/api/2.1/unity-catalog"
 
 
 @dataclass(frozen=True)
@@ -286,3 +298,136 @@ class UnityServer:
                 )
         with self._records:
             self._violations += [f"{route.key}: {text}" for text in found]
+
+
+# -- a process of its own --------------------------------------------------------------------------
+
+
+class UnityProcess:
+    """A context manager around ``python -m servers.unity``; ``url`` is where it answers."""
+
+    def __init__(self, dialect: Dialect = OPEN_SOURCE_0_6, catalogs: Sequence[str] = ()) -> None:
+        self._command = [sys.executable, "-m", "servers.unity", "--dialect", dialect.name]
+        for name in catalogs:
+            self._command += ["--catalog", name]
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def __enter__(self) -> UnityProcess:
+        self._process = subprocess.Popen(
+            self._command, cwd=_TESTS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            self.url = self._answer()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _answer(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], _START_SECONDS)
+        url = self._process.stdout.readline().strip() if ready else ""
+        if not url:
+            raise RuntimeError("the Unity double did not start")
+        return url
+
+    def __exit__(self, _type: object, error: object, _trace: object) -> None:
+        code = self.stop()
+        assert error is not None or code == 0, "requests broke the published API: see its output"
+
+    def stop(self) -> int:
+        """End the process and return its exit code; safe to repeat."""
+        if self._process is None:
+            return 0
+        code = end(self._process)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+        return code
+
+
+# -- raw requests ----------------------------------------------------------------------------------
+
+
+class Raw:
+    """Sends requests below the path of the API, and keeps its connections."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url
+        self._session = requests.Session()
+        self._session.trust_env = False
+        if token is not None:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+    @classmethod
+    def with_schema(cls, url: str) -> Raw:
+        """Return a client of a server in which it has created a schema."""
+        raw = cls(url)
+        raw.create_schema()
+        return raw
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, start: str = API, **query: str
+    ) -> requests.Response:
+        """Return the reply; ``body`` is sent as JSON."""
+        url = f"{self._url}{start}{path}"
+        return self._session.request(method, url, params=query, json=body, timeout=_TIMEOUT)
+
+    def get(self, path: str, **query: str) -> Any:
+        """Return the JSON of a reply that must be a success."""
+        return self._good(self.send("GET", path, **query))
+
+    def post(self, path: str, body: Mapping[str, Any], *, start: str = API) -> Any:
+        """Return the JSON of a reply that must be a success."""
+        return self._good(self.send("POST", path, body, start=start))
+
+    def error(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, str]:
+        """Return status and ``error_code`` of a reply that must be an error."""
+        reply = self.send(method, path, body, **query)
+        assert reply.status_code >= 400, reply.text
+        return reply.status_code, str(reply.json()["error_code"])
+
+    def create_schema(self, catalog: str = "c", schema: str = "s") -> None:
+        """Make a catalog with a schema."""
+        self.post("/catalogs", {"name": catalog})
+        self.post("/schemas", {"name": schema, "catalog_name": catalog})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    @staticmethod
+    def _good(reply: requests.Response) -> Any:
+        assert reply.status_code < 300, reply.text
+        return json.loads(reply.content) if reply.content else None
+
+
+def table(name: str = "t", **more: Any) -> dict[str, Any]:
+    """Return a request for an external Lance table ``c.s.NAME``."""
+    return {
+        "name": name,
+        "catalog_name": "c",
+        "schema_name": "s",
+        "table_type": "EXTERNAL",
+        "data_source_format": "TEXT",
+        "columns": [],
+        "storage_location": f"s3://bucket/{name}",
+        "properties": {"table_type": "lance"},
+        **more,
+    }
+
+
+def column(name: str = "id", **more: Any) -> dict[str, Any]:
+    """Return a column of a request, with its type as a whole Spark StructField."""
+    field = {"name": name, "type": "long", "nullable": True, "metadata": {}}
+    return {
+        "name": name,
+        "type_text": "BIGINT",
+        "type_name": "LONG",
+        "type_json": json.dumps(field),
+        "position": 0,
+        "nullable": True,
+        **more,
+    }

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import lance
 import lance_namespace as api
+import pyarrow as pa
 from lance_namespace import LanceNamespace
 from managed.writer import Job, Report, row
 
 import lance_bridge
 from lance_bridge.catalog import LATEST
+from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.managed.out_of_band import OutOfBand
 from lance_bridge.managed_state import State
 from lance_bridge.storage.store import TableStorage
@@ -23,9 +29,11 @@ from lance_bridge.testing.build import ipc
 
 Rows = list[tuple[int, int]]
 """Writer and sequence of each row."""
-
 FIRST = (-1, 0)
 """The row that version 1 has."""
+Values = dict[int, int]
+"""Values by identifier."""
+Change = Callable[[Values], Values]
 
 
 @dataclass(frozen=True)
@@ -147,3 +155,116 @@ def described(reports: Sequence[Report]) -> str:
     beaten = sum(report.beaten for report in reports)
     unsure = sum((Counter(report.unsure) for report in reports), Counter[str]())
     return f"{commits} commits in {seconds:.1f} s, {beaten} beaten, unsure: {json.dumps(unsure)}"
+
+
+# -- new catalogs and namespaces -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Home:
+    """A catalog by its name in the configuration, and the namespace of a table in it."""
+
+    catalog: str
+    namespace: list[str]
+    other: str
+    """Another catalog, which has no namespace yet."""
+
+
+def new_home(directory: Path, properties: Mapping[str, str] | None = None) -> Home:
+    """Return a new namespace in ``prod`` of a new configuration.
+
+    Args:
+        properties: Those of the catalog, with ``impl``; a new one in a SQLite file without.
+    """
+    root = directory / uuid.uuid4().hex[:8]
+    root.mkdir()
+    sqlite = {"impl": "lance_catalog_sqlite.SqliteNamespace"}
+    given = {
+        "prod": {**(properties or {**sqlite, "file": f"{root}/prod.db"}), "root": f"{root}/prod"},
+        "other": {**sqlite, "file": f"{root}/other.db", "root": f"{root}/other"},
+    }
+    config = root / "config.yaml"
+    config.write_text(json.dumps({"catalogs": given}))  # which is YAML, too
+    os.environ["LANCE_BRIDGE_CONFIG"] = str(config)
+    home = Home("prod", [f"db_{root.name}"], "other")
+    connected: Any = lance_bridge.connect("prod")
+    with connected as ns:
+        ns.create_namespace(api.CreateNamespaceRequest(id=home.namespace))
+    return home
+
+
+# -- rows that a table may have --------------------------------------------------------------------
+
+
+class Outcome(Enum):
+    """The result of a change for its client."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Model:
+    """What a read by name may return.
+
+    Attributes:
+        states: The acknowledged rows; several as long as the outcome of a change is unknown.
+        others: Rows that were written past the catalog, or whose outcome is unknown: an operator
+            may adopt them at any time, also after a change that would have deleted them.
+    """
+
+    states: list[Values]
+    others: Values = field(default_factory=dict)
+
+    def acknowledge(self, change: Change) -> None:
+        """Apply a change that was made."""
+        self._set([change(each) for each in self.states])
+
+    def suspect(self, change: Change) -> None:
+        """Apply a change that may have been made."""
+        self._set([*self.states, *(change(each) for each in self.states)])
+
+    def see(self, found: Values) -> None:
+        """Take what was read by name: it is not taken back.
+
+        Raises:
+            AssertionError: it is not what was acknowledged.
+        """
+        fitting = [each for each in self.states if self._fits(each, found)]
+        assert fitting, self._difference(found)
+        self.states = [found]
+
+    def _fits(self, state: Values, found: Values) -> bool:
+        more = {u: v for u, v in found.items() if u not in state}
+        return found == {**more, **state} and more.items() <= self.others.items()
+
+    def _difference(self, found: Values) -> str:
+        [state, *more] = self.states
+        lost = {u: v for u, v in state.items() if found.get(u) != v}
+        wrong = {u: v for u, v in found.items() if u not in state and self.others.get(u) != v}
+        return f"lost: {lost}; not expected: {wrong}; found: {found}; other states: {more}"
+
+    def _set(self, states: Sequence[Values]) -> None:
+        self.states = [each for i, each in enumerate(states) if each not in states[:i]]
+
+
+def table_of(rows: Values) -> pa.Table:
+    """Return rows as pylance takes them."""
+    columns = {"u": list(rows.keys()), "v": list(rows.values())}
+    return pa.table(columns, schema=pa.schema([("u", pa.int64()), ("v", pa.int64())]))
+
+
+def rows_in(table: pa.Table) -> Values:
+    """Return the rows of a table, none of which is there twice."""
+    pairs = list(zip(table["u"].to_pylist(), table["v"].to_pylist(), strict=True))
+    assert len(dict(pairs)) == len(pairs), f"rows are doubled: {sorted(pairs)}"
+    return dict(pairs)
+
+
+def values_of(dataset: lance.LanceDataset) -> list[int]:
+    """Return the rows of a dataset, if its data can be read."""
+    try:
+        return sorted(rows_in(dataset.to_table()))
+    except LANCE_ERRORS:
+        return []

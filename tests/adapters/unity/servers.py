@@ -14,7 +14,6 @@ from lance_bridge_unity.catalog import UnityCatalog
 
 Connect = Callable[..., UnityCatalog]
 """Makes catalogs with these properties."""
-
 API = "/api/2.1/unity-catalog"
 ID = "lance_bridge.id"
 TABLE = ("c", "s", "t")

@@ -13,7 +13,6 @@ from lance_bridge_glue.catalog import GlueCatalog
 
 BUDGETS = {"max_retries": "1", "client.connect-timeout": "2", "client.read-timeout": "2"}
 """Limits that let a dead server be noticed within seconds."""
-
 BUCKET = "glue-tests"
 DATA_FILE = "data/1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
 """A file in a table's location that is Lance's by its name."""

@@ -17,10 +17,9 @@ from lance_bridge.catalog import (
     Published,
     TableRecord,
 )
-from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
-from lance_bridge.hive_columns import hive_columns
-from lance_bridge.hive_entries import ROWS, SIZE, Formats, statistics_of
+from lance_bridge.hive_entries import ROWS, SIZE, Formats, hive_columns, statistics_of
+from lance_bridge.locations import other_locations
 
 from .capabilities import DESCRIPTION, check
 

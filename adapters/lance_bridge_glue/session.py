@@ -36,7 +36,7 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 
-from lance_bridge.credentials.s3_endpoint import s3_endpoint
+from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region

@@ -24,9 +24,7 @@ from lance_bridge.catalog import (
     Published,
     TableRecord,
 )
-from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
-from lance_bridge.hive_columns import hive_columns
 from lance_bridge.hive_entries import (
     INPUT_FORMAT,
     OUTPUT_FORMAT,
@@ -34,8 +32,10 @@ from lance_bridge.hive_entries import (
     SERDE,
     SIZE,
     Formats,
+    hive_columns,
     statistics_of,
 )
+from lance_bridge.locations import other_locations
 
 from .capabilities import (
     CATALOG_DESCRIPTION,

@@ -22,8 +22,8 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge.data_locations import PROVIDER, other_locations
 from lance_bridge.errors import display, invalid, require_text
+from lance_bridge.locations import PROVIDER, other_locations
 from lance_bridge.names import in_backticks
 
 from .capabilities import COMMENT, STORAGE_ROOT

@@ -24,7 +24,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.credentials.s3_endpoint import s3_endpoint
+from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 

@@ -29,7 +29,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from lance_bridge.capabilities import Capabilities
+    from lance_bridge.catalog import Capabilities
     from lance_bridge.namespace import LanceBridgeNamespace
 
 app = typer.Typer()

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.extended_requests import require_extensions
 from lance_bridge.paging import PageRequest, decode_token, encode_token
-from lance_bridge.requests import DropBehavior, as_model
+from lance_bridge.requests import DropBehavior, as_model, require_extensions
 
 from . import listing, sharing
 from .children import IMPL, Child, Connect, children_from

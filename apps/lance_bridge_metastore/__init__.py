@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lance_bridge.jvm import cache_directory
-    from lance_bridge.jvm.java import Java, JavaNotFoundError, find_java
+    from lance_bridge.jvm import Java, JavaNotFoundError, cache_directory, find_java
 
     from .artifacts import jars_of
     from .errors import ArtifactsUnavailableError, EmbeddedError, MetastoreStartError

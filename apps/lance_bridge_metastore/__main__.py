@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from lance_bridge.jvm.java import JavaNotFoundError
+from lance_bridge.jvm import JavaNotFoundError
 
 from .artifacts import jars_of
 from .configuration import TLS_SWITCHES, is_enabled

@@ -20,9 +20,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from lance_bridge.jvm import CACHE_VARIABLE, cache_directory
-from lance_bridge.jvm.ivy import HOW_TO_USE_A_MIRROR, run_ivy
-from lance_bridge.jvm.java import Java, JavaNotFoundError, find_java
+from lance_bridge.jvm import (
+    CACHE_VARIABLE,
+    HOW_TO_USE_A_MIRROR,
+    Java,
+    JavaNotFoundError,
+    cache_directory,
+    find_java,
+    run_ivy,
+)
 
 from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .releases import Artifact, Release

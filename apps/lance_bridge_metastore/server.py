@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lance_bridge.jvm.java import find_java
+from lance_bridge.jvm import find_java
 
 from .artifacts import jars_of, loopback_classes
 from .configuration import hive_site, to_xml
@@ -74,7 +74,7 @@ class Metastore:
         extra_classpath: jars, or directories of classes, put before the server's own.
         settings: properties of hive-site.xml, which override the defaults.
         java: the Java to run it with (path, or name on ``PATH``); by default one that is new enough
-            is found, see :func:`lance_bridge.jvm.java.find_java`.
+            is found, see :func:`lance_bridge.jvm.find_java`.
         heap_megabytes: the JVM's maximum heap.
         start_timeout: seconds that :meth:`start` waits for a response.
 

@@ -20,14 +20,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import locations
-from lance_bridge.catalog import (
-    GUARD,
-    LATEST,
-    MANAGED_BY,
-    RESERVED_PREFIX,
-    Column,
-    Path,
-)
+from lance_bridge.catalog import GUARD, LATEST, MANAGED_BY, RESERVED_PREFIX, Column, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback

@@ -15,14 +15,14 @@ import lance_namespace as api
 from lance_namespace.errors import InvalidInputError
 from pydantic import BaseModel
 
-from lance_bridge.extended_requests import (
+from lance_bridge.requests import (
     ExtendedColumnsRequest,
     ExtendedIndexRequest,
     OrderedQuery,
     OrderedQueryAnalysis,
     OrderedQueryPlan,
+    as_model,
 )
-from lance_bridge.requests import as_model
 
 
 class Body(Enum):

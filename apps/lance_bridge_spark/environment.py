@@ -21,9 +21,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from py4j.protocol import Py4JJavaError
 
 from lance_bridge.errors import unsupported
-from lance_bridge.jvm import cache_directory
-from lance_bridge.jvm.compiler import MINIMUM_JAVA
-from lance_bridge.jvm.java import Java, JavaNotFoundError, find_java
+from lance_bridge.jvm import MINIMUM_JAVA, Java, JavaNotFoundError, cache_directory, find_java
 
 # -- Java ------------------------------------------------------------------------------------------
 

@@ -25,13 +25,10 @@ from .credentials.sources import describe_credentials
 from .errors import invalid
 from .names import written
 from .operations.compute import ComputeOperations
-from .operations.data import DataOperations
+from .operations.data import DataOperations, QueryOperations
 from .operations.entries import EntryOperations
-from .operations.indices import IndexOperations
-from .operations.queries import QueryOperations
-from .operations.schema import SchemaOperations
-from .operations.transactions import TransactionOperations
-from .operations.versions import ManagementOperations, VersionOperations
+from .operations.schema import IndexOperations, SchemaOperations
+from .operations.versions import ManagementOperations, TransactionOperations, VersionOperations
 from .requests import parse_namespace
 from .tables.collection import Tables
 

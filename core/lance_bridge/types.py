@@ -1,16 +1,23 @@
-"""The plain types of Arrow and their names elsewhere: one table, from which mappings follow.
+"""The plain types of Arrow and their names elsewhere, and an Arrow schema in Spark's JSON of types.
 
 A new type is one line here. Types with parameters (units, lengths, fields) are in the modules of
 each form: the specification's JSON (`lance_bridge.dataset.schema_json`), Lance's own
-(`lance_bridge_server.lancedb.types`), SQL names (`lance_bridge_cli.schemas`), Spark's types
-(`lance_bridge.spark_types`, and `lance_bridge_spark.source.types` for values).
+(`lance_bridge_server.lancedb.types`), SQL names (`lance_bridge_cli.schemas`), Spark's
+values (`lance_bridge_spark.source.types`).
+
+The source of Spark's form is the JSON of ``pyspark.sql.types.StructType``, which Unity Catalog
+stores per column.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as arrow
+
+from .records import Column
 
 
 @dataclass(frozen=True)
@@ -66,3 +73,69 @@ _BY_TYPE = {each.arrow: each for each in PLAIN_TYPES}
 def plain_type(dtype: pa.DataType) -> PlainType | None:
     """Return the entry of a type, or None if it has parameters."""
     return _BY_TYPE.get(dtype)
+
+
+# -- types of Spark --------------------------------------------------------------------------------
+
+
+SparkType = str | dict[str, Any]
+
+_LARGEST_DECIMAL = 38
+
+
+def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
+    """Return the columns of a schema, in its order."""
+    return tuple(Column(each.name, spark_type(each.type), each.nullable) for each in schema)
+
+
+def spark_type(data_type: pa.DataType) -> SparkType:
+    """Return the Spark type for a column of an Arrow type.
+
+    A type without an equivalent in Spark, such as a union, is binary, so no column is omitted.
+    """
+    if isinstance(data_type, pa.BaseExtensionType):
+        return spark_type(data_type.storage_type)
+    if arrow.is_dictionary(data_type):
+        return spark_type(data_type.value_type)
+    plain = plain_type(data_type)
+    return plain.spark if plain else _with_parameters(data_type) or _nested(data_type)
+
+
+def _with_parameters(data_type: pa.DataType) -> str | None:
+    if arrow.is_time(data_type) or arrow.is_duration(data_type):
+        return "long"  # Spark has no type for these that all its readers support
+    if arrow.is_timestamp(data_type):
+        return "timestamp" if data_type.tz else "timestamp_ntz"
+    if arrow.is_decimal(data_type):
+        fits = data_type.precision <= _LARGEST_DECIMAL
+        return f"decimal({data_type.precision},{data_type.scale})" if fits else "string"
+    return None
+
+
+def _nested(data_type: pa.DataType) -> SparkType:
+    if arrow.is_struct(data_type):
+        return {"type": "struct", "fields": [_field(each) for each in data_type]}
+    if arrow.is_map(data_type):
+        return {
+            "type": "map",
+            "keyType": spark_type(data_type.key_type),
+            "valueType": spark_type(data_type.item_type),
+            "valueContainsNull": data_type.item_field.nullable,
+        }
+    lists = (arrow.is_list, arrow.is_large_list, arrow.is_fixed_size_list)
+    if any(matches(data_type) for matches in lists):
+        return {
+            "type": "array",
+            "elementType": spark_type(data_type.value_type),
+            "containsNull": data_type.value_field.nullable,
+        }
+    return "binary"
+
+
+def _field(each: pa.Field) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "type": spark_type(each.type),
+        "nullable": each.nullable,
+        "metadata": {},
+    }

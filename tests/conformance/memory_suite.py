@@ -20,7 +20,7 @@ from servers.neighbours import Fields
 
 from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
-from lance_bridge.data_locations import other_locations
+from lance_bridge.locations import other_locations
 from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
 from lance_bridge.testing.target import from_capabilities, inherited_operations
 

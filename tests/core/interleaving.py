@@ -18,7 +18,7 @@ import pytest
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import recovery
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 
 from .managed_tables import Death
 from .memory_catalog import MemoryCatalog, MemoryServer, Moment

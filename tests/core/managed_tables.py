@@ -15,7 +15,7 @@ from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 
 from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer, Moment, server_of
 from .memory_tables import DATASET, TABLE, at_change, create, raising, stage, stream

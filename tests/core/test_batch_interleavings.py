@@ -30,7 +30,7 @@ from lance_namespace import errors
 
 from lance_bridge import managed_state
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.dataset.history import batches, versions
+from lance_bridge.dataset.history import transactions, versions
 from lance_bridge.errors import OutcomeUnknownError, table_not_found
 from lance_bridge.managed import compare_and_set, conversion, out_of_band
 from lance_bridge.managed.batch_records import latest_state
@@ -39,8 +39,7 @@ from lance_bridge.records import LANCE, TABLE_TYPE
 from lance_bridge.storage.lance_files import divide
 from lance_bridge.storage.manifests import Scheme, name_of, parse_name
 from lance_bridge.storage.staging import Staged
-from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
 from lance_bridge.tables import dropping, rename
 
@@ -176,7 +175,7 @@ class Batches(RuleBasedStateMachine):
             self.files.put_new(table.location, path, manifest(version, mark))
             directory = versions.directory_of(table)
             wanted.append((table, Staged(version, f"{directory.path}/{path.rpartition('/')[2]}")))
-        batches.create_versions(wanted)
+        transactions.create_versions(wanted)
 
     def _load(self, name: str) -> Table:
         return self.tables.load(at(name))

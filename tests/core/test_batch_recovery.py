@@ -20,7 +20,7 @@ from lance_namespace import errors
 from lance_bridge.managed import compare_and_set, recovery
 from lance_bridge.managed.batch_records import BatchRecord, Outcome
 from lance_bridge.managed_state import PreparedVersion, State
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
 
 from .interleaving import MemoryFiles

@@ -12,7 +12,7 @@ from lance_namespace import errors
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed.batch_records import latest_state
 from lance_bridge.storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
 
 from .managed_tables import (

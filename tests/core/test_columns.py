@@ -18,7 +18,7 @@ from lance_namespace import errors
 
 from lance_bridge.dataset import paths
 from lance_bridge.dataset.expressions import columns_in
-from lance_bridge.extended_requests import ExtendedColumnsRequest, require_extensions
+from lance_bridge.requests import ExtendedColumnsRequest, require_extensions
 
 from .memory_catalog import MemoryNamespace
 from .memory_tables import TABLE

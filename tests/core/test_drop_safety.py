@@ -22,9 +22,9 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import ObjectUnavailableError
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.locations import other_locations
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 

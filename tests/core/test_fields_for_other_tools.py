@@ -28,11 +28,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lance_bridge.catalog import Column, Published
 from lance_bridge.dataset.schema_json import to_json, type_from_json
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.hive_columns import COMMENT_LENGTH, NAME_LENGTH, hive_columns
-from lance_bridge.hive_entries import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, Formats
+from lance_bridge.hive_entries import (
+    COMMENT_LENGTH,
+    INPUT_FORMAT,
+    NAME_LENGTH,
+    OUTPUT_FORMAT,
+    SERDE,
+    Formats,
+    hive_columns,
+)
 from lance_bridge.records import PUBLISHED, check_properties, replace_visible
-from lance_bridge.spark_types import columns_of, spark_type
 from lance_bridge.testing.calls import Calls
+from lance_bridge.types import columns_of, spark_type
 
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace
 from .memory_tables import DATASET, TABLE, count_rows, create, raising, stream

@@ -25,7 +25,7 @@ from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import as_unmanaged
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Manifest, Scheme, name_of
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 

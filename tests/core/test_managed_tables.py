@@ -18,18 +18,13 @@ from lance_namespace import errors
 from typer.testing import CliRunner, Result
 
 import lance_bridge_cli as cli
-from lance_bridge.catalog import (
-    GUARD,
-    LATEST,
-    MANAGED_BY,
-    Capabilities,
-)
+from lance_bridge.catalog import GUARD, LATEST, MANAGED_BY, Capabilities
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.exit_codes import FOUND
 from lance_bridge.managed import compare_and_set
 from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, with_state
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge_cli.app import app
 

@@ -13,7 +13,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, TableColumnNotFoundError
 from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
-from lance_bridge.extended_requests import OrderedQuery
+from lance_bridge.requests import OrderedQuery
 
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .memory_tables import TABLE

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.extended_requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
+from lance_bridge.requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import MemoryNamespace

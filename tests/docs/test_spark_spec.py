@@ -19,7 +19,7 @@ from servers.metastores import Metastores
 from servers.sparks import Spark
 
 import lance_bridge_spark
-from lance_bridge.dataset.query.nearest import DEFAULT_K
+from lance_bridge.dataset.query.searches import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace

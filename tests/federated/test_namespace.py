@@ -27,7 +27,7 @@ from lance_bridge.errors import (
     table_already_exists,
     table_not_found,
 )
-from lance_bridge.extended_requests import OrderedQuery, OrderedQueryPlan
+from lance_bridge.requests import OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls, collect
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.delegation import operations, request_type

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lance_bridge.catalog import Catalog
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles
 
 
 class Death(BaseException):

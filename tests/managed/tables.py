@@ -23,8 +23,7 @@ from lance_bridge.catalog import LATEST
 from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.managed.out_of_band import OutOfBand
 from lance_bridge.managed_state import State
-from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.testing.build import ipc
 
 Rows = list[tuple[int, int]]

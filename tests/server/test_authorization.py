@@ -15,7 +15,7 @@ from server.gateways import cedar, clients, declare, memory_namespace
 from server.http_requests import ARROW, one_row, operation_named, request_for
 
 import lance_bridge
-from lance_bridge.capabilities import NamespaceWords
+from lance_bridge.catalog import NamespaceWords
 from lance_bridge.errors import marking_other_entries
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.permissions import CREATING, LISTINGS, Access, is_table_operation

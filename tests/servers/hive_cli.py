@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commands import run_command
 
-from lance_bridge.jvm.java import find_java
+from lance_bridge.jvm import find_java
 from lance_bridge_metastore.artifacts import pyspark_jars
 
 _HOME = Path(__file__).parents[2] / ".cache" / "hive"

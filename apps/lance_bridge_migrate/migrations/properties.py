@@ -12,14 +12,7 @@ from typing import Any, Literal
 
 from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 
-from lance_bridge.catalog import (
-    IMPLEMENTATION,
-    LANCE,
-    LATEST,
-    MANAGED_BY,
-    STORAGE,
-    TABLE_TYPE,
-)
+from lance_bridge.catalog import IMPLEMENTATION, LANCE, LATEST, MANAGED_BY, STORAGE, TABLE_TYPE
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification
 

@@ -20,8 +20,7 @@ from starlette.datastructures import State
 from lance_bridge import LanceBridgeNamespace, locations
 from lance_bridge.credentials import acting_for
 from lance_bridge.errors import internal, invalid, is_panic
-from lance_bridge.extended_requests import require_extensions
-from lance_bridge.requests import as_model
+from lance_bridge.requests import as_model, require_extensions
 from lance_bridge_federated import FederatedNamespace
 
 from .. import lancedb

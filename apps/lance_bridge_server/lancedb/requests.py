@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from starlette.requests import HTTPConnection
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.extended_requests import ExtendedIndexRequest
+from lance_bridge.requests import ExtendedIndexRequest
 
 from .responses import DATABASE_HEADER, is_lancedb
 from .types import type_from_json

@@ -12,8 +12,13 @@ import tempfile
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from lance_bridge.jvm.compiler import MINIMUM_JAVA, CannotCompileError, compile_classes
-from lance_bridge.jvm.java import JavaNotFoundError, find_java
+from lance_bridge.jvm import (
+    MINIMUM_JAVA,
+    CannotCompileError,
+    JavaNotFoundError,
+    compile_classes,
+    find_java,
+)
 
 SOURCES = Path(__file__).parent / "src"
 JAR_NAME = "lance-bridge-spark.jar"

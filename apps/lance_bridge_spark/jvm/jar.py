@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lance_bridge import jvm
 from lance_bridge.errors import unsupported
-from lance_bridge.jvm.compiler import CannotCompileError
+from lance_bridge.jvm import CannotCompileError
 
 from .compiling import JAR_NAME, compile_jar, digest
 

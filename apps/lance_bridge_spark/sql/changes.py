@@ -10,12 +10,7 @@ import pyarrow as pa
 from lance_namespace.errors import TableColumnNotFoundError, TableSchemaValidationError
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, UpdateFieldMetadataEntry
 
-from lance_bridge.catalog import (
-    IMPLEMENTATION,
-    MANAGED_BY,
-    RESERVED_PREFIX,
-    TABLE_TYPE,
-)
+from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, TABLE_TYPE
 from lance_bridge.dataset import (
     RESERVED_COLUMNS,
     alter_columns,

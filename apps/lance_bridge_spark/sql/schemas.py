@@ -40,10 +40,10 @@ from lance_bridge.errors import (
     unsupported,
 )
 from lance_bridge.records import check_properties
-from lance_bridge.spark_types import columns_of
 from lance_bridge.storage import RESERVED_FILE, VersionDirectory
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
+from lance_bridge.types import columns_of
 
 from ..source import schema_compat, stored_types, types
 from ..source.options import whole_number

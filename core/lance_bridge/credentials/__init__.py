@@ -5,11 +5,10 @@ Either the catalog vends them (`Catalog.vend_credentials`), or the `Vendor` that
 """
 
 from .cache import CredentialCache
-from .caller import CALLER, PRINCIPAL, Caller, acting_for
 from .options import EXPIRES_AT, REFRESH_OFFSET, expiring_options
 from .scope import Roots, storage_prefix
 from .sources import VendedCredentials
-from .vendor import Grant, Vendor, VendorOptions
+from .vendor import CALLER, PRINCIPAL, Caller, Grant, Vendor, VendorOptions, acting_for
 
 __all__ = [
     "CALLER",

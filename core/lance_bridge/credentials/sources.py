@@ -23,11 +23,9 @@ from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
 from ..errors import display, invalid
 from ..storage_options import authentication
 from .cache import CredentialCache
-from .caller import Caller
 from .options import EXPIRES_AT, limit_refresh_offset
-from .scope import Roots, StoragePrefix, parse_root, storage_prefix
-from .sharing import SharingCheck
-from .vendor import Grant, Vendor, find_vendor
+from .scope import Roots, SharingCheck, StoragePrefix, parse_root, storage_prefix
+from .vendor import Caller, Grant, Vendor, find_vendor
 
 _NONE = "none"
 _CATALOGS_SECONDS = 3600.0

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
         require_sound,
         translate_query_errors,
     )
-    from .history.changes import VersionChange, change_of_version
-    from .history.references import branches_of
-    from .history.versions import directory_of
+    from .history.transactions import VersionChange, change_of_version
+    from .history.versions import branches_of, directory_of
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
     from .indices import describe_indices
     from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
-    from .query.full_text import parse_full_text
-    from .query.nearest import parse_nearest
+    from .query.searches import parse_full_text, parse_nearest
     from .read import count_rows
     from .rows import Rows
     from .schema_evolution import (
@@ -69,15 +67,13 @@ _MODULES = {
         "require_sound",
         "translate_query_errors",
     ),
-    "history.changes": ("VersionChange", "change_of_version"),
-    "history.references": ("branches_of",),
-    "history.versions": ("directory_of",),
+    "history.transactions": ("VersionChange", "change_of_version"),
+    "history.versions": ("branches_of", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices",),
     "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
-    "query.full_text": ("parse_full_text",),
-    "query.nearest": ("parse_nearest",),
+    "query.searches": ("parse_full_text", "parse_nearest"),
     "read": ("count_rows",),
     "rows": ("Rows",),
     "schema_evolution": (

@@ -32,10 +32,10 @@ from ..errors import (
 from ..managed import conversion, mark
 from ..records import check_properties, manager_in
 from ..requests import CreateMode
-from ..spark_types import columns_of
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.new_location import LazyNamespace, allocate
+from ..types import columns_of
 from .rows import Rows
 
 FIRST_VERSION = 1

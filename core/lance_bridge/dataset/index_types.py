@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_namespace import CreateTableIndexRequest
 
 from ..errors import invalid
-from ..extended_requests import FURTHER_INDEX_OPTIONS
+from ..requests import FURTHER_INDEX_OPTIONS
 
 Fits = Callable[[pa.Field], bool]
 

@@ -17,9 +17,8 @@ from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import locations
 from ..errors import invalid, require_text, translate_lance_errors
-from ..extended_requests import ExtendedIndexRequest
 from ..paging import PageRequest
-from ..requests import Ref
+from ..requests import ExtendedIndexRequest, Ref
 from ..table import Table, transaction_id
 from . import index_types, paths
 from .expressions import truncate

@@ -16,7 +16,7 @@ from ..managed.versions import ManagedDirectory, managed_directory
 from ..names import first_names
 from ..records import ForeignCommits
 from ..requests import LATEST
-from ..storage.table_files import discard
+from ..storage.store import discard
 from ..table import Table
 from .insert import InsertMode, insert
 from .rows import Rows

@@ -21,7 +21,7 @@ from ..errors import OutcomeUnknownError, unsupported
 from ..managed_state import PreparedVersion, State
 from ..storage import TableFiles
 from ..storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
-from ..storage.table_files import discard
+from ..storage.store import discard
 
 _DIRECTORY = "_transactions"
 _ATTEMPTS = 5

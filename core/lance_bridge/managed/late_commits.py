@@ -23,7 +23,7 @@ from ..records import ForeignCommits
 from ..storage import MAIN
 from ..storage.manifest_content import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
-from . import adoption, compare_and_set, out_of_band, recovery
+from . import compare_and_set, out_of_band, recovery
 from .versions import managed_directory
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def _is_part(table: EntryT, commit: LateCommit, *, is_last: bool) -> bool:
     if not is_there:
         raise _withdrawn(table, commit)
     if table.managed_state().version == commit.version - 1:
-        adopted = adoption.adopt_next(table)
+        adopted = out_of_band.adopt_next(table)
         if adopted is not None:
             return _is_part(adopted, commit, is_last=is_last)
         _withdraw(table, commit)

@@ -22,9 +22,9 @@ from ..entry import TableEntry
 from ..errors import ManagedElsewhereError, concurrent_modification, display
 from ..records import ENTRY_ID, MARK
 from ..scan import Named, scan_locations
+from ..storage.deletion import is_directory
 from ..storage.lance_files import MARK_FILE
-from ..storage.local_files import is_directory
-from ..storage.table_files import TableFiles, discard
+from ..storage.store import TableFiles, discard
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from ..records import MARK
 from ..storage.lance_files import DATA, DELETIONS
 from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
-from ..storage.table_files import TableFiles, discard
+from ..storage.store import TableFiles, discard
 from . import mark
 from .batch_records import latest_state
 

@@ -9,15 +9,7 @@ from ..dataset import read
 from ..errors import invalid, unsupported
 from ..names import DELIMITER
 from ..paging import PageRequest
-from ..requests import (
-    LATEST,
-    CreateMode,
-    DropBehavior,
-    DropMode,
-    Ref,
-    RegisterMode,
-    parse_mode,
-)
+from ..requests import LATEST, CreateMode, DropBehavior, DropMode, Ref, RegisterMode, parse_mode
 from ..tables import namespaces
 from .base import Operations
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import lance_namespace as api
 
 from .. import engine
-from ..dataset import computed_columns, null_columns, schema_evolution
-from ..extended_requests import ExtendedColumnsRequest
-from ..requests import Ref
+from ..dataset import computed_columns, indices, read, schema_evolution
+from ..paging import PageRequest
+from ..requests import ExtendedColumnsRequest, Ref
 from .base import Operations
+
+# -- columns ---------------------------------------------------------------------------------------
 
 
 class SchemaOperations(Operations):
@@ -25,7 +27,7 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self.tables.load_by_id(request.id)
         if isinstance(request, ExtendedColumnsRequest) and request.arrow_schema is not None:
-            version = null_columns.add(table, ref, request.arrow_schema)
+            version = schema_evolution.add_null_columns(table, ref, request.arrow_schema)
         else:
             version = schema_evolution.add_columns(table, ref, request.new_columns)
         return api.AlterTableAddColumnsResponse(version=version)
@@ -100,3 +102,83 @@ class SchemaOperations(Operations):
         table = self.tables.load_by_id(request.id)
         version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
         return api.UpdateFieldMetadataResponse(version=version, fields=fields)
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+class IndexOperations(Operations):
+    """Operations on indices, and statistics of a table."""
+
+    def create_table_index(
+        self, request: api.CreateTableIndexRequest
+    ) -> api.CreateTableIndexResponse:
+        """Build an index; it is ready on return.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
+        ref = Ref.of(branch=request.branch)
+        table = self.tables.load_by_id(request.id)
+        transaction = indices.create(table, ref, request)
+        return api.CreateTableIndexResponse(transaction_id=transaction)
+
+    def create_table_scalar_index(
+        self, request: api.CreateTableIndexRequest
+    ) -> api.CreateTableScalarIndexResponse:
+        """Build an index that is not on vectors.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
+        ref = Ref.of(branch=request.branch)
+        table = self.tables.load_by_id(request.id)
+        transaction = indices.create(table, ref, request, only_scalar=True)
+        return api.CreateTableScalarIndexResponse(transaction_id=transaction)
+
+    def list_table_indices(
+        self, request: api.ListTableIndicesRequest
+    ) -> api.ListTableIndicesResponse:
+        """List indices by name, of a version or branch.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
+        InvalidTableState, TableBranchNotFound.
+        """
+        ref = Ref.of(request.version, branch=request.branch)
+        path = self.tables.path_of(request.id)
+        page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
+        table = self.tables.load_by_id(request.id)
+        found, token = indices.list_indices(table, ref, page)
+        return api.ListTableIndicesResponse(indexes=found, page_token=token)
+
+    def describe_table_index_stats(
+        self, request: api.DescribeTableIndexStatsRequest
+    ) -> api.DescribeTableIndexStatsResponse:
+        """Return what an index covers.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, TableVersionNotFound,
+        InvalidInput, InvalidTableState, TableBranchNotFound.
+        """
+        ref = Ref.of(request.version, branch=request.branch)
+        table = self.tables.load_by_id(request.id)
+        return indices.describe_stats(table, ref, request.index_name)
+
+    def drop_table_index(self, request: api.DropTableIndexRequest) -> api.DropTableIndexResponse:
+        """Drop an index.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
+        ref = Ref.of(branch=request.branch)
+        table = self.tables.load_by_id(request.id)
+        transaction = indices.drop(table, ref, request.index_name)
+        return api.DropTableIndexResponse(transaction_id=transaction)
+
+    def get_table_stats(self, request: api.GetTableStatsRequest) -> api.GetTableStatsResponse:
+        """Return bytes, rows and the spread of rows over fragments.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
+        TableBranchNotFound.
+        """
+        ref = Ref.of(branch=request.branch)
+        return read.table_stats(self.tables.load_by_id(request.id), ref)

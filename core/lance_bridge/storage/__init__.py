@@ -3,8 +3,7 @@
 from .lance_files import RESERVED_FILE
 from .manifests import MAIN, VersionDirectory
 from .presence import Claims, DataState, Presence, find_presence
-from .store import TableStorage, store_errors
-from .table_files import TableFiles
+from .store import TableFiles, TableStorage, store_errors
 
 __all__ = [
     "MAIN",

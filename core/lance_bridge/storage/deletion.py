@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -22,7 +23,24 @@ from obstore.exceptions import NotFoundError
 from ..names import first_names
 from . import lance_files
 from .lance_files import LocationFiles
-from .local_files import is_directory, raise_unless_deleted
+
+
+def is_directory(path: str | Path) -> bool | None:
+    """Return whether a path is a directory; None if it does not exist.
+
+    Unlike ``Path.is_dir``, it raises OSError if the path cannot be accessed.
+    """
+    try:
+        return stat.S_ISDIR(Path(path).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def raise_unless_deleted(error: OSError) -> None:
+    """Raise an error of ``os.walk``, unless a directory was deleted since it was listed."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
 
 _NAMED = 10
 """How many remaining files a message names; all are logged at DEBUG."""

@@ -18,8 +18,7 @@ from .. import locations
 from ..errors import invalid
 from .lance_files import LARGEST_VERSION, V2_DIGITS, VERSIONS
 from .manifest_content import parse_manifest
-from .store import TableStorage
-from .table_files import TableFiles
+from .store import TableFiles, TableStorage
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 
 from .. import locations
+from .deletion import is_directory
 from .lance_files import MARK_FILE, RESERVED_FILE, VERSIONS
-from .local_files import is_directory
 from .store import TableStorage, store_errors
 
 _OF_LATER_VERSIONS = re.compile(

@@ -17,7 +17,7 @@ from ..catalog import Path
 from ..errors import concurrent_modification, display, invalid, unsupported
 from .manifest_content import version_inside
 from .manifests import Manifest, Scheme, VersionDirectory, name_of
-from .table_files import discard
+from .store import discard
 
 
 @dataclass(frozen=True)

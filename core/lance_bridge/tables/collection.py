@@ -16,7 +16,7 @@ from ..paging import PageRequest
 from ..requests import parse_table
 from ..scan import Unreadable, innermost_namespaces, raise_error
 from ..table import Table
-from . import creation, dropping, listing, new_location, overlap, rename
+from . import creation, dropping, listing, new_location, rename
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -242,7 +242,7 @@ class Tables:
         The catalog is read once. What cannot be read is left out, and logged.
         """
         try:
-            index = overlap.LocationIndex(self.connection, [each.record for each in tables])
+            index = dropping.LocationIndex(self.connection, [each.record for each in tables])
         except LanceNamespaceError as error:
             logger.info("other entries for the same locations are not known: %s", error)
             return {}
@@ -284,7 +284,7 @@ class Tables:
         Raises:
             InvalidTableStateError: (19) as `dropping.require_droppable`.
         """
-        dropping.require_droppable(table, overlap.LocationIndex(self.connection, [table.record]))
+        dropping.require_droppable(table, dropping.LocationIndex(self.connection, [table.record]))
 
     def require_unshared(
         self,
@@ -314,7 +314,7 @@ class Tables:
         if namespace is not None:
             named = [replace(each, path=(*namespace, each.path[-1])) for each in tables]
         is_other = not is_same_catalog
-        index = overlap.LocationIndex(self.connection, named, of_another_catalog=is_other)
+        index = dropping.LocationIndex(self.connection, named, of_another_catalog=is_other)
         for each in tables:
             index.refuse_shared(each, of_another_catalog=is_other)
 

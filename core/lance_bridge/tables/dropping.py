@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
 from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
@@ -10,12 +13,285 @@ from lance_namespace.errors import (
 )
 
 from .. import locations
+from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..entry import TableEntry, load_entry
-from ..errors import OutcomeUnknownError, display, marking_other_entries
-from ..managed.removal import held_for_removal
-from ..storage.lance_files import LocationFiles
+from ..errors import (
+    OF_ONE_OBJECT,
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    marking_other_entries,
+)
+from ..managed import mark
+from ..managed.conversion import held_for_removal
+from ..records import ENTRY_ID
+from ..scan import Named, error_of_check, scan_locations
+from ..storage.lance_files import MARK_FILE, LocationFiles
+from ..storage.store import TableFiles
 from .new_location import is_taken
-from .overlap import LocationIndex
+
+# -- locations that overlap ------------------------------------------------------------------------
+
+
+_THREADS = 8
+"""Entries whose clones or partitions are read at once."""
+
+_HINT = "With drop.check-sharing=namespace, only the table's own namespace is read"
+_HINTS = f"With drop.check-sharing=entries, partitions and clones are not looked for. {_HINT}"
+
+
+class LocationIndex:
+    """The entries whose files DropTable must keep, read once."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        tables: Iterable[TableRecord],
+        *,
+        of_another_catalog: bool = False,
+    ) -> None:
+        """Read the whole catalog, or only the tables' namespaces, as `drop.check-sharing` says.
+
+        The namespaces of the tables, and the entries that their locations name, are read whatever
+        the catalog lists.
+
+        Args:
+            tables: The entries of the tables to check.
+            of_another_catalog: Whether they are in another catalog. Namespaces and entries of the
+                same paths are then read, if this catalog can have them.
+        """
+        if of_another_catalog:
+            tables = [TableRecord((*each.path[:-1], ""), each.location) for each in tables]
+        self._connection = connection
+        everywhere = connection.config.drop_check != "namespace"
+        tables = list(tables)
+        root, capabilities = connection.config.root, connection.capabilities
+        named = Named.union(Named.of(each, capabilities, root) for each in tables)
+        if everywhere:
+            named = Named.union([named, Named(frozenset(connection.named_namespaces))])
+        else:
+            named = named.within({each.path[:-1] for each in tables})
+        if of_another_catalog:
+            named = named.valid_in(capabilities)
+        scan = scan_locations(connection.catalog, named, _explain, everywhere=everywhere)
+        records = [each for each, _ in scan.records]
+        self._entries = records
+        self._locations = [
+            (_owner(each), key, each.properties.get(ENTRY_ID))
+            for each in records
+            for key in locations.keys_of(each.all_locations)
+        ]
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
+
+    def refuse_shared(self, record: TableRecord, *, of_another_catalog: bool = False) -> None:
+        """Check that no other entry's location is, contains or is inside a table's location.
+
+        Args:
+            record: The table's entry.
+            of_another_catalog: Whether the entry belongs to another catalog than the one that was
+                read; an entry of the same name is then another one.
+
+        Raises:
+            InvalidTableStateError: (19) one does, or an entry cannot be read and may do so.
+            TableNotFoundError: (4) the other entry is this one, renamed concurrently.
+            ConcurrentModificationError: (14) likewise, and another table now has the name.
+        """
+        if not record.location:
+            return
+        own = locations.key(record.location)
+        for path, key, entry_id in self._locations:
+            # In its own catalog, another entry with its id is what an interrupted rename left.
+            own_id = record.properties.get(ENTRY_ID) if of_another_catalog else None
+            if (own_id and entry_id == own_id) or (path == record.path and not of_another_catalog):
+                continue
+            if locations.overlap(own, key):
+                if not of_another_catalog:
+                    self._require_unchanged(record)
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                    f"location {record.location} overlaps that of '{display(path)}'"
+                    f"{' in another catalog' if of_another_catalog else ''}. Deregister one of "
+                    "them instead"
+                )
+
+        for path in self._unreadable:
+            if path != record.path or of_another_catalog:
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
+                    f"'{display(path)}' cannot be read, and may have the same location. Deregister "
+                    f"the table instead. {_HINT}"
+                )
+
+    def find_sharing(self, record: TableRecord) -> list[TableRecord]:
+        """Return the other Lance entries, but no links, for the very location of a table."""
+        own = locations.key(record.location or "/")
+        return [
+            each
+            for each in self._entries
+            if each.is_lance and each.path != record.path and not each.link_to
+            and own in locations.keys_of(each.all_locations)
+        ]  # fmt: skip
+
+    def find_renamed(self, record: TableRecord) -> Path | None:
+        """Return another name under which a table, or another table in its location, is listed.
+
+        An entry that cannot be read may be the table, too.
+        """
+        own, own_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
+        for path, key, entry_id in self._locations:
+            if path != record.path and (
+                locations.overlap(own, key) or (own_id and entry_id == own_id)
+            ):
+                return path
+        return next((path for path in self._unreadable if path != record.path), None)
+
+    def require_own_files(self, record: TableRecord) -> LocationFiles:
+        """Return a table's files, after a check that no clone or partition needs them.
+
+        Checking whether another Lance table on the same type of storage is a clone takes two calls,
+        once for all tables that are checked here. Partitions are read only if the location has
+        files that are not the table's: otherwise no partition could lose a file.
+
+        Raises:
+            ManagedElsewhereError: (19) an entry of another catalog manages the table's versions.
+            InvalidTableStateError: (19) a manifest or an entry's partitions cannot be read, a
+                partition overlaps the location, or another Lance table reads the files or cannot
+                be read.
+            PermissionDeniedError: (15) the partitions of an entry may not be read.
+            ServiceUnavailableError: (17) the storage does not respond.
+        """
+        storage = TableEntry(self._connection, record).storage(write=True)
+        try:
+            found = storage.files_of_table(record.location or "")
+        except InvalidTableStateError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
+            ) from error
+        if any(MARK_FILE in group for group in found.own):
+            mark.require_manager(TableEntry(self._connection, record))
+        if self._connection.config.drop_check == "entries":
+            return found
+        others = [each for each in self._entries if each.path != record.path and not each.link_to]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(lambda each: self._refuse_clone(each, record), others))
+            if found.others:
+                list(threads.map(lambda each: self._refuse_partitions_of(each, record), others))
+        return found
+
+    def find_clones(
+        self, record: TableRecord
+    ) -> tuple[list[tuple[Path, list[TableFiles]]], list[tuple[Path, LanceNamespaceError]]]:
+        """Return the shallow clones that read a table's files, each with its own files.
+
+        Also returns the Lance tables that cannot be read, and why.
+        """
+        own = locations.key(record.location or "/")
+        found: list[tuple[Path, list[TableFiles]]] = []
+        unread: list[tuple[Path, LanceNamespaceError]] = []
+
+        def check(entry: TableRecord) -> None:
+            try:
+                places = [
+                    location
+                    for location, base in self._bases_of(entry, own)
+                    if _may_overlap(own, base)
+                ]
+            except LanceNamespaceError as error:
+                unread.append((entry.path, error))
+                return
+            if places:
+                storage = TableEntry(self._connection, entry).storage()
+                found.append((entry.path, [TableFiles(storage, each) for each in set(places)]))
+
+        others = [each for each in self._entries if each.path != record.path and not each.link_to]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(check, others))
+        return found, unread
+
+    def _bases_of(self, entry: TableRecord, own: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return the base paths of a Lance table in the store of another one, with its location."""
+        if not entry.is_lance or not entry.location:
+            return []
+        # pylance creates a clone in the store of its source table.
+        return [
+            (location, base)
+            for location in locations.readable_spellings(entry.location)
+            if locations.key(location)[0] == own[0]
+            for base in self._base_paths(entry, location)
+        ]
+
+    def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
+        own = locations.key(record.location or "/")
+        try:
+            bases = [base for _, base in self._bases_of(entry, own)]
+        except LanceNamespaceError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
+                f"be read: {error}. {_HINTS}"
+            ) from error
+        if any(_may_overlap(own, each) for each in bases):
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' is a shallow clone that reads its files. Drop the clone "
+                "first, or deregister this table instead"
+            )
+
+    def _base_paths(self, entry: TableRecord, location: str) -> tuple[str, ...]:
+        if location not in self._bases:
+            storage = TableEntry(self._connection, entry).storage()
+            self._bases[location] = self._connection.base_locations.of_latest(storage, location)
+        return self._bases[location]
+
+    @marking_other_entries()
+    def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
+        if not entry.is_partitioned:
+            return
+        own = locations.key(record.location or "/")
+        try:
+            places = list(self._connection.catalog.partition_locations(entry))
+        except OF_ONE_OBJECT as error:
+            message = (
+                f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
+                f"same location, and its partitions cannot be read: {error}. {_HINTS}"
+            )
+            raise error_of_check(error, message) from error
+        for place in places:
+            if _may_overlap(own, place):
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                    f"location {record.location} overlaps that of a partition of "
+                    f"'{display(entry.path)}', {place}. Deregister the table instead"
+                )
+
+    def _require_unchanged(self, record: TableRecord) -> None:
+        found = self._connection.catalog.load_table(record.path)
+        if (found.identity, found.properties.get(ENTRY_ID)) != (
+            record.identity,
+            record.properties.get(ENTRY_ID),
+        ):
+            raise concurrent_modification(record.path)
+
+
+def _explain(what: str, error: LanceNamespaceError) -> str:
+    return (
+        f"Nothing is deleted while {what} may have an entry for the same location and cannot be "
+        f"read: {error}. {_HINT}"
+    )
+
+
+def _may_overlap(own: tuple[str, ...], location: str) -> bool:
+    return any(locations.overlap(own, key) for key in locations.possible_keys(location))
+
+
+def _owner(record: TableRecord) -> Path:
+    """Return the path of a link's target, or of the entry: a link is not another owner."""
+    return record.link_path or record.path
+
+
+# -- drop ------------------------------------------------------------------------------------------
 
 
 def drop(table: TableEntry) -> None:

@@ -29,7 +29,7 @@ from ..names import first_names
 from ..records import ENTRY_ID, check_property, is_reserved
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
-from .overlap import LocationIndex
+from .dropping import LocationIndex
 
 _NAMED = 5
 _REPORTED = 100

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_namespace import LanceNamespace
 
-from ..capabilities import Capabilities
-from ..catalog import Catalog, Path
+from ..catalog import Capabilities, Catalog, Path
 from ..namespace import LanceBridgeNamespace
 from ..operations.compute import UNSUPPORTED, ComputeOperations
 

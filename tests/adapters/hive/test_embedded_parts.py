@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lance_bridge_metastore as embedded
-from lance_bridge.jvm import java
+from lance_bridge import jvm
 from lance_bridge_metastore import (
     ArtifactsUnavailableError,
     JavaNotFoundError,
@@ -232,7 +232,7 @@ def test_jars_are_fetched_with_the_java_that_was_chosen(
         started.append(command[0])
         raise ArtifactsUnavailableError("not fetched")
 
-    monkeypatch.setattr(java, "_version_of", lambda path: 11 if "old" in path else 21)
+    monkeypatch.setattr(jvm, "_version_of", lambda path: 11 if "old" in path else 21)
     monkeypatch.setattr("subprocess.run", fail)
     for given in (chosen, old):
         with pytest.raises(ArtifactsUnavailableError, match="not fetched"):

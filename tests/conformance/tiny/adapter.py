@@ -32,7 +32,6 @@ from lance_bridge import (
     select_tables,
 )
 from lance_bridge.catalog import GUARD, Path
-from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -44,6 +43,7 @@ from lance_bridge.errors import (
     table_already_exists,
     table_not_found,
 )
+from lance_bridge.locations import other_locations
 
 from .server import CHANGES, ConnectionLost, Json, ServerError, TinyServer
 

@@ -37,10 +37,9 @@ from ...errors import (
 )
 from ...requests import Ref
 from ...storage.manifests import VersionDirectory
-from ...storage.table_files import TableFiles, discard
+from ...storage.store import TableFiles, discard
 from ...table import Table
-from .references import branches_of, check_branch_name, tags_of
-from .versions import directory_of
+from .versions import branches_of, check_branch_name, directory_of, tags_of
 
 _UNFINISHED_WAIT = 3.0
 """Seconds to wait for a client without locks to finish creating the same branch."""

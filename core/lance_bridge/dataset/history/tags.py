@@ -24,8 +24,7 @@ from ...errors import (
 )
 from ...requests import Ref
 from ...table import Table
-from .references import check_tag_name, tags_of
-from .versions import directory_of
+from .versions import check_tag_name, directory_of, tags_of
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NoReturn
 
 import lance
-from lance_namespace.errors import TransactionNotFoundError
+from lance_namespace.errors import TableVersionNotFoundError, TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from ...errors import invalid, translate_lance_errors, unsupported
 from ...lance_datasets import transaction_at
+from ...managed import batch
+from ...managed.commits import CatalogCommit
+from ...records import FOREIGN_COMMITS, ForeignCommits
 from ...requests import Ref
-from ...storage.manifests import VersionDirectory
-from ...storage.table_files import TableFiles
+from ...storage.manifests import Manifest, VersionDirectory
+from ...storage.staging import Staged
+from ...storage.store import TableFiles
 from ...table import Table
-from .references import branches_of
-from .versions import directory_of
+from . import versions
+from .versions import branches_of, directory_of
+
+# -- transactions ----------------------------------------------------------------------------------
+
 
 _DIRECTORY = "_transactions"
 _VERSION_DIGITS = 20
@@ -269,3 +276,130 @@ def _parse_mode(text: str | None, known: tuple[str, ...]) -> str:
     if mode not in known:
         raise invalid(f"Mode {mode[:60]!r} must be one of {', '.join(known)}")
     return mode
+
+
+# -- changes of a version --------------------------------------------------------------------------
+
+
+_KEEPS_ROWS = {"Rewrite", "Clone"}
+"""Operations that write rows to other fragments without changing them."""
+
+Fragments = Mapping[int, int]
+"""The number of rows of each fragment, without deleted ones, by the fragment's id."""
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """What a version changed."""
+
+    operation: str = ""
+    """The operation of its transaction; empty if it is not recorded."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties that its writer recorded with the transaction."""
+    added: int | None = None
+    """Rows that it added; None if the previous version no longer exists."""
+    removed: int | None = None
+    """Rows that it removed. An updated row counts as both added and removed."""
+
+
+def change_of_version(table: Table, version: int, branch: str | None = None) -> VersionChange:
+    """Return what a version of the main branch, or of another branch, changed.
+
+    Raises:
+        TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
+        InvalidTableStateError: (19) the table is declared and holds no data yet.
+    """
+    dataset = table.open(Ref.of(version, branch=branch))
+    with translate_lance_errors(f"The transaction of version {version} could not be read"):
+        read = transaction_at(dataset, version)
+    operation = type(read.operation).__name__ if read is not None else ""
+    added: int | None = 0
+    removed: int | None = 0
+    if operation not in _KEEPS_ROWS:
+        before = _fragments_before(table, version, branch)
+        added, removed = _count_changes(before, _fragments(dataset))
+    properties = dict(read.transaction_properties or {}) if read is not None else {}
+    return VersionChange(operation, properties, added, removed)
+
+
+def _fragments_before(table: Table, version: int, branch: str | None) -> Fragments | None:
+    if version == 1:
+        return {}
+    try:
+        return _fragments(table.open(Ref.of(version - 1, branch=branch)))
+    except TableVersionNotFoundError:
+        return None
+
+
+def _fragments(dataset: lance.LanceDataset) -> Fragments:
+    return {each.fragment_id: each.count_rows() for each in dataset.get_fragments()}
+
+
+def _count_changes(before: Fragments | None, after: Fragments) -> tuple[int | None, int | None]:
+    """Return how many rows were added and removed. Lance never changes a row in place."""
+    if before is None:
+        return None, None
+    added = sum(rows for each, rows in after.items() if each not in before)
+    removed = sum(rows - after.get(each, 0) for each, rows in before.items())
+    return added, removed
+
+
+# -- versions of several tables --------------------------------------------------------------------
+
+
+def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
+    """Create a version of each table, or none; return their manifests in the same order.
+
+    Raises:
+        UnsupportedOperationError: (0) one table is named twice, or one of several is not managed by
+            its catalog, or adopts versions that were committed without it.
+        OutcomeUnknownError: (17) as `batch.commit`.
+        LanceNamespaceError: what `versions.create` raises; nothing is created.
+    """
+    if len(wanted) == 1:
+        return [versions.create(*wanted[0])]
+    seen = set()
+    for table, _ in wanted:
+        if table.path in seen:
+            raise unsupported(
+                f"A batch can have one version of each table, and this one has two of "
+                f"'{table.name}'"
+            )
+        seen.add(table.path)
+        _require_batch_support(table)
+    made = batch.commit([_prepare(table, staged) for table, staged in wanted])
+    for table, _ in wanted:
+        table.publish_after_commit()
+    return made
+
+
+def _require_batch_support(table: Table) -> None:
+    """Check that versions of the table can be committed together with those of other tables.
+
+    Raises:
+        UnsupportedOperationError: (0)
+    """
+    table.require_own_versions()
+    what = f"Table '{table.name}' cannot be part of a commit of several tables: "
+    capabilities = table.connection.capabilities
+    reason = capabilities.no_managed_tables or capabilities.no_alter
+    if reason:
+        raise unsupported(what + reason)
+    if table.managed is None:
+        raise unsupported(
+            f"{what}its versions are managed by its storage, which commits to one table at a time. "
+            "Have the catalog manage them (manage_table, or `lance-bridge managed begin`)"
+        )
+    if table.foreign_commits is ForeignCommits.ADOPT:
+        raise unsupported(
+            f"{what}with {FOREIGN_COMMITS}=adopt its storage decides which version is the next. "
+            "Set it to hide or refuse"
+        )
+
+
+def _prepare(table: Table, staged: Staged) -> CatalogCommit:
+    prepared = versions.prepare_creation(table, staged)
+    if not isinstance(prepared, CatalogCommit):
+        raise TypeError(prepared)
+    return prepared

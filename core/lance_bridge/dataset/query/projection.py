@@ -1,16 +1,26 @@
-"""The columns of a query's result: names, or aliases of SQL expressions."""
+"""The columns of a query's result, and the order of its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import lance
+from lance.dataset import ColumnOrdering
 from lance_namespace.errors import LanceNamespaceError
 from lance_namespace_urllib3_client.models import QueryTableRequestColumns
 
 from ...errors import invalid
-from .. import expressions
+from ...requests import OrderedQuery, OrderedQueryAnalysis
+from .. import expressions, paths
+from .searches import Request
+
+if TYPE_CHECKING:
+    from ...table import Table
+
+# -- columns ---------------------------------------------------------------------------------------
+
 
 ROW_ID = "_rowid"
 DISTANCE = "_distance"
@@ -118,3 +128,27 @@ def find_problem(
 
 def _describe_bad_column(source: str, table: str) -> str:
     return expressions.does_not_fit("Column", source, table)
+
+
+# -- order of rows ---------------------------------------------------------------------------------
+
+
+def parse_order(
+    dataset: lance.LanceDataset, table: Table, request: Request
+) -> list[ColumnOrdering] | None:
+    """Return the order that a request asks for, in the form of pylance's scanner.
+
+    Raises:
+        InvalidInputError: (13) a column's name is not a path.
+        TableColumnNotFoundError: (12) a column does not exist.
+    """
+    if not isinstance(request, OrderedQuery | OrderedQueryAnalysis) or not request.order_by:
+        return None
+    return [
+        ColumnOrdering(
+            paths.find_column(dataset, table, each.column_name).path,
+            each.ascending,
+            each.nulls_first,
+        )
+        for each in request.order_by
+    ]

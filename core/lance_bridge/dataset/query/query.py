@@ -23,9 +23,9 @@ from ...errors import invalid, panics_as_errors, unsupported
 from ...requests import Ref
 from ...table import Table
 from .. import expressions, paths
-from . import full_text, nearest, projection, sorting
-from .nearest import Request
+from . import projection, searches
 from .projection import DISTANCE, RELEVANCE, ROW_ID, SCORE
+from .searches import Request
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ class Query:
     with_row_id: bool
     options: dict[str, Any]
     """Options of pylance's scanner that do not depend on the search."""
-    vector: nearest.Nearest | None
-    text: full_text.Query | None
+    vector: searches.Nearest | None
+    text: searches.Query | None
 
     @property
     def wants_row_id(self) -> bool:
@@ -115,8 +115,8 @@ def parse(table: Table, request: Request) -> Query:
         bad = _describe_bad_filter(request.filter, table.name)
         expressions.require_sound(request.filter, bad)
         expressions.require_unambiguous(dataset.schema.names, request.filter, bad)
-    vector = nearest.parse_nearest(dataset, table, request)
-    text = full_text.parse_full_text(dataset, table, request.full_text_query)
+    vector = searches.parse_nearest(dataset, table, request)
+    text = searches.parse_full_text(dataset, table, request.full_text_query)
     if text is not None and vector is not None and vector.batch:
         raise unsupported(
             "A full-text query with several vectors is not supported: send one vector"
@@ -125,7 +125,7 @@ def parse(table: Table, request: Request) -> Query:
         "prefilter": bool(request.prefilter),
         "fast_search": bool(request.fast_search),
         "io_buffer_size": READ_AHEAD,
-        "order_by": sorting.parse_order(dataset, table, request),
+        "order_by": projection.parse_order(dataset, table, request),
     }
     is_fused = vector is not None and (vector.batch or text is not None)
     if is_fused and options["order_by"]:
@@ -136,7 +136,7 @@ def parse(table: Table, request: Request) -> Query:
         columns=columns,
         requested=requested,
         predicate=request.filter,
-        limit=(request.k if vector is None else nearest.wanted_rows(request)) or None,
+        limit=(request.k if vector is None else searches.wanted_rows(request)) or None,
         offset=offset,
         with_row_id=bool(request.with_row_id),
         options=options,

@@ -378,9 +378,9 @@ def both_answers(directory: Path, schema: pa.Schema) -> tuple[Any, Any]:
     stored = lance.dataset(str(directory / "t.lance")).schema
     namespace = api.connect("dir", {"root": str(directory)})
     request = api.DescribeTableRequest(id=["t"], load_detailed_metadata=True)
-    theirs = namespace.describe_table(request).var_schema
-    assert theirs is not None
-    return to_json(stored).to_dict(), theirs.to_dict()
+    expected = namespace.describe_table(request).var_schema
+    assert expected is not None
+    return to_json(stored).to_dict(), expected.to_dict()
 
 
 def test_every_type_that_lance_stores_is_answered_alike(tmp_path: Path) -> None:
@@ -389,15 +389,15 @@ def test_every_type_that_lance_stores_is_answered_alike(tmp_path: Path) -> None:
         pa.field(f"r{number}", pa.list_(kind) if pa.types.is_null(kind) else kind, nullable=False)
         for number, kind in enumerate(STORABLE)
     ]
-    ours, theirs = both_answers(tmp_path, pa.schema(fields))
+    ours, expected = both_answers(tmp_path, pa.schema(fields))
     assert len(ours["fields"]) == len(fields)
-    assert ours == theirs
+    assert ours == expected
 
 
 def test_metadata_of_fields_and_schema_is_answered_alike(tmp_path: Path) -> None:
     field = pa.field("c", pa.int32(), metadata={"unit": "mm", "ü": "ö"})
-    ours, theirs = both_answers(tmp_path, pa.schema([field], metadata={"made by": "test"}))
-    assert ours == theirs
+    ours, expected = both_answers(tmp_path, pa.schema([field], metadata={"made by": "test"}))
+    assert ours == expected
     assert ours["fields"][0]["metadata"] == {"unit": "mm", "ü": "ö"}
     assert ours["metadata"] == {"made by": "test"}
 

@@ -113,8 +113,8 @@ def test_the_list_is_that_of_the_directory_namespace(ns: MemoryNamespace, tmp_pa
     place = tmp_path / "dir/t.lance"
     dataset(ns).deep_clone(str(place), dataset(ns).version)
     directory = api.connect("dir", {"root": str(place.parent)})
-    theirs = directory.list_table_indices(api.ListTableIndicesRequest(id=["t"])).indexes
-    for ours, other in zip(list_indices(ns).indexes, theirs, strict=True):
+    of_directory = directory.list_table_indices(api.ListTableIndicesRequest(id=["t"])).indexes
+    for ours, other in zip(list_indices(ns).indexes, of_directory, strict=True):
         left, right = ours.to_dict(), other.to_dict()
         for answer in (left, right):
             # The specification has BTREE where the directory namespace says BTree, and so on.

@@ -192,25 +192,25 @@ def test_a_table_that_another_made_meanwhile_is_theirs(
 ) -> None:
     operation, change = CHANGES[case]
     path = (*DATASET, "new")
-    place = str(tmp_path / "theirs")
-    lance.write_dataset(pa.table({"theirs": [1]}), place)
-    theirs = TableRecord(path, place, {"table_type": "lance", "lance_bridge.id": "theirs"})
+    place = str(tmp_path / "foreign")
+    lance.write_dataset(pa.table({"foreign": [1]}), place)
+    foreign = TableRecord(path, place, {"table_type": "lance", "lance_bridge.id": "foreign"})
 
-    lose_and_let(prepared, change, lambda: prepared.server.tables.update({path: theirs}))
+    lose_and_let(prepared, change, lambda: prepared.server.tables.update({path: foreign}))
     with pytest.raises(errors.TableAlreadyExistsError):
         operation(prepared)
-    assert prepared.server.tables[path] == theirs
-    assert lance.dataset(place).to_table().to_pydict() == {"theirs": [1]}
+    assert prepared.server.tables[path] == foreign
+    assert lance.dataset(place).to_table().to_pydict() == {"foreign": [1]}
 
 
 def test_a_namespace_that_another_made_meanwhile_is_theirs(prepared: MemoryNamespace) -> None:
-    theirs = NamespaceRecord(("us",), {"lance_bridge.id": "theirs"})
+    foreign = NamespaceRecord(("us",), {"lance_bridge.id": "foreign"})
     lose_and_let(
-        prepared, "create_namespace", lambda: prepared.server.namespaces.update({("us",): theirs})
+        prepared, "create_namespace", lambda: prepared.server.namespaces.update({("us",): foreign})
     )
     with pytest.raises(errors.NamespaceAlreadyExistsError):
         CHANGES["create namespace"][0](prepared)
-    assert prepared.server.namespaces[("us",)] == theirs
+    assert prepared.server.namespaces[("us",)] == foreign
 
 
 def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
@@ -229,17 +229,17 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
-    theirs = str(tmp_path / "theirs")
-    lance.write_dataset(pa.table({"theirs": [1]}), theirs)
+    foreign = str(tmp_path / "foreign")
+    lance.write_dataset(pa.table({"foreign": [1]}), foreign)
     path = tuple(TABLE)
 
     def replace_it() -> None:
-        server.tables[path] = TableRecord(path, theirs, {"table_type": "lance"}, identity="later")
+        server.tables[path] = TableRecord(path, foreign, {"table_type": "lance"}, identity="later")
 
     lose_and_let(server, change, replace_it)
     operation(prepared)
-    assert server.tables[path].location == theirs
-    assert lance.dataset(theirs).to_table().to_pydict() == {"theirs": [1]}
+    assert server.tables[path].location == foreign
+    assert lance.dataset(foreign).to_table().to_pydict() == {"foreign": [1]}
     assert not server.effects
 
 
@@ -291,11 +291,11 @@ def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
 
 def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(prepared: MemoryNamespace) -> None:
     path = (*DATASET, "Renamed")
-    theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
-    lose_and_let(prepared, "rename_table", lambda: prepared.server.tables.update({path: theirs}))
+    foreign = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
+    lose_and_let(prepared, "rename_table", lambda: prepared.server.tables.update({path: foreign}))
     with pytest.raises(errors.TableAlreadyExistsError):
         CHANGES["rename"][0](prepared)
-    assert prepared.server.tables[path] == theirs
+    assert prepared.server.tables[path] == foreign
     assert count_rows(prepared, TABLE) == 3
 
 

@@ -144,8 +144,8 @@ def directory_stats(place: Path, lengths: list[int]) -> api.GetTableStatsRespons
 def test_the_spread_is_that_of_the_directory_namespace(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
 ) -> None:
-    theirs = directory_stats(tmp_path_factory.mktemp("stats"), lengths).fragment_stats.lengths
-    assert summarize_lengths(lengths) == theirs
+    expected = directory_stats(tmp_path_factory.mktemp("stats"), lengths).fragment_stats.lengths
+    assert summarize_lengths(lengths) == expected
 
 
 @pytest.mark.spec("operations.md#gettablestats")
@@ -153,10 +153,10 @@ def test_all_is_that_of_the_directory_namespace(ns_of_fragments: MemoryNamespace
     place = Path(dataset(ns_of_fragments).uri)
     place.rename(place.with_name("same.lance"))
     directory = api.connect("dir", {"root": str(place.parent)})
-    theirs = directory.get_table_stats(api.GetTableStatsRequest(id=["same"]))
+    expected = directory.get_table_stats(api.GetTableStatsRequest(id=["same"]))
     place.with_name("same.lance").rename(place)
-    assert stats(ns_of_fragments) == theirs
-    assert theirs.num_indices == 1
+    assert stats(ns_of_fragments) == expected
+    assert expected.num_indices == 1
 
 
 @pytest.fixture

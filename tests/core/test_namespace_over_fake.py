@@ -342,16 +342,16 @@ def test_an_entry_that_was_modified_concurrently_stays_as_it_is(copying: MemoryN
 def test_another_clients_entry_of_the_new_name_is_never_removed(
     copying: MemoryNamespace, server: MemoryServer
 ) -> None:
-    theirs = replace(server.tables[OLD], path=NEW)
+    foreign = replace(server.tables[OLD], path=NEW)
 
     def replace_copy() -> None:
-        server.tables[NEW] = theirs
+        server.tables[NEW] = foreign
         del server.tables[OLD]
 
     at_change(server, "copy_table", "after", replace_copy)
     with pytest.raises(errors.TableNotFoundError):
         rename(copying)
-    assert server.tables == {NEW: theirs}
+    assert server.tables == {NEW: foreign}
 
 
 @pytest.mark.spec("glue.md#rename-by-copy", "glue.md#renametable")

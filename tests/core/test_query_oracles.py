@@ -65,22 +65,22 @@ rows = st.lists(
 @dataclass(frozen=True)
 class Both:
     ours: MemoryNamespace
-    theirs: api.LanceNamespace
+    of_directory: api.LanceNamespace
 
     def ask(self, **options: Any) -> tuple[pa.Table, pa.Table]:
-        return ask(self.ours, **options), ask(self.theirs, TABLE, **options)
+        return ask(self.ours, **options), ask(self.of_directory, TABLE, **options)
 
 
 @pytest.fixture
 def both(namespace: MemoryNamespace, tmp_path: Path) -> Both:
     """The same rows and indices in both."""
     put(namespace, ROWS)
-    theirs = directory(tmp_path / "directory")
-    theirs.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
+    of_directory = directory(tmp_path / "directory")
+    of_directory.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
     for opened in (dataset(namespace), lance.dataset(str(tmp_path / "directory" / "t.lance"))):
         opened.create_scalar_index("s", "INVERTED", with_position=True)
         opened.create_index("vector", "IVF_FLAT", num_partitions=1, metric="l2")
-    return Both(namespace, theirs)
+    return Both(namespace, of_directory)
 
 
 def match(terms: str, **options: Any) -> dict[str, Any]:
@@ -130,9 +130,9 @@ def boolean(must: list[Any], should: list[Any], must_not: list[Any]) -> dict[str
     ids=str,
 )
 def test_the_same_request_has_the_same_answer(both: Both, options: dict[str, Any]) -> None:
-    ours, theirs = both.ask(**options)
-    assert ours.schema == theirs.schema
-    assert in_order(ours) == in_order(theirs)
+    ours, of_directory = both.ask(**options)
+    assert ours.schema == of_directory.schema
+    assert in_order(ours) == in_order(of_directory)
 
 
 def in_order(table: pa.Table) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def in_order(table: pa.Table) -> list[dict[str, Any]]:
 )
 def test_the_same_request_is_the_same_invalid_input(both: Both, options: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidInputError):
-        ask(both.theirs, TABLE, **options)
+        ask(both.of_directory, TABLE, **options)
     with pytest.raises(errors.InvalidInputError):
         ask(both.ours, **options)
 
@@ -167,15 +167,15 @@ def test_the_same_request_is_the_same_invalid_input(both: Both, options: dict[st
 
 def test_k_rows_are_returned_after_the_offset_where_theirs_counts_those_before(both: Both) -> None:
     """``k`` is the "number of results to return", ``offset`` the "number of results to skip"."""
-    ours, theirs = both.ask(k=5, offset=2, vector=NEAR, columns=["id"])
-    assert (ours.num_rows, theirs.num_rows) == (5, 3)
-    assert ours.slice(0, 3) == theirs
+    ours, of_directory = both.ask(k=5, offset=2, vector=NEAR, columns=["id"])
+    assert (ours.num_rows, of_directory.num_rows) == (5, 3)
+    assert ours.slice(0, 3) == of_directory
 
 
 def test_each_of_several_vectors_is_searched_for_where_theirs_takes_the_first(both: Both) -> None:
     """``multi_vector`` is "multiple query vectors for batch search"."""
-    ours, theirs = both.ask(k=2, vectors=[NEAR, [0.0, 0.0, 0.0]], columns=["id"])
-    assert (ours.num_rows, theirs.num_rows) == (4, 2)
+    ours, of_directory = both.ask(k=2, vectors=[NEAR, [0.0, 0.0, 0.0]], columns=["id"])
+    assert (ours.num_rows, of_directory.num_rows) == (4, 2)
 
 
 @pytest.mark.spec("operations.md#querytable")
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_request_has_its_code_where_theirs_is_internal(
     both: Both, options: dict[str, Any], code: type[errors.LanceNamespaceError]
 ) -> None:
     with pytest.raises(errors.InternalError):
-        ask(both.theirs, TABLE, **options)
+        ask(both.of_directory, TABLE, **options)
     with pytest.raises(code):
         ask(both.ours, **options)
 
@@ -213,7 +213,7 @@ def test_what_is_wrong_with_a_request_has_its_code_where_theirs_is_internal(
     ids=str,
 )
 def test_what_theirs_takes_no_notice_of_is_refused(both: Both, options: dict[str, Any]) -> None:
-    ask(both.theirs, TABLE, **options)
+    ask(both.of_directory, TABLE, **options)
     with pytest.raises(errors.LanceNamespaceError) as refused:
         ask(both.ours, **options)
     assert refused.value.code in (
@@ -223,13 +223,13 @@ def test_what_theirs_takes_no_notice_of_is_refused(both: Both, options: dict[str
 
 
 def test_rows_are_skipped_where_theirs_skips_none_because_k_is_0(both: Both) -> None:
-    everything = ask(both.theirs, TABLE, k=0, offset=4)
+    everything = ask(both.of_directory, TABLE, k=0, offset=4)
     assert ask(both.ours, k=0, offset=4) == everything.slice(4)
 
 
 def test_a_vector_and_a_text_are_searched_together_where_theirs_fails(both: Both) -> None:
     with pytest.raises(errors.InternalError):
-        ask(both.theirs, TABLE, vector=NEAR, text="w1")
+        ask(both.of_directory, TABLE, vector=NEAR, text="w1")
     assert ask(both.ours, vector=NEAR, text="w1").num_rows == 10
 
 
@@ -237,7 +237,7 @@ def test_matches_of_different_terms_are_searched_together_only_by_theirs(both: B
     """Pylance offers its Python callers no way to ask for that."""
     matches = [match("w1", column="s")["match"], match("b2", column="t")["match"]]
     text = {"multi_match": {"match_queries": matches}}
-    assert ask(both.theirs, TABLE, text=text).num_rows == 10
+    assert ask(both.of_directory, TABLE, text=text).num_rows == 10
     with pytest.raises(errors.UnsupportedOperationError, match="multi_match"):
         ask(both.ours, text=text)
 

@@ -64,9 +64,9 @@ def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
 def test_tags_are_listed_as_pylance_lists_them(two_versions: MemoryNamespace) -> None:
     for name, version in (("b", 1), ("a", 2), ("Z", 1), ("x" * 200, 1)):
         create_tag(two_versions, name, version)
-    theirs = oracle(two_versions).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
-    assert len(theirs) == 4
-    assert tags(two_versions) == theirs
+    expected = oracle(two_versions).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
+    assert len(expected) == 4
+    assert tags(two_versions) == expected
 
 
 def test_a_tag_of_a_branch_keeps_the_branch(with_table: MemoryNamespace) -> None:
@@ -268,9 +268,9 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     build(namespace, 2)
     create_branch(namespace, "b")
     create_branch(namespace, "a/b", "b")
-    theirs = oracle(namespace).list_table_branches(api.ListTableBranchesRequest(id=TABLE[-1:]))
-    assert len(theirs.branches) == 2
-    assert branches(namespace) == theirs.branches
+    expected = oracle(namespace).list_table_branches(api.ListTableBranchesRequest(id=TABLE[-1:]))
+    assert len(expected.branches) == 2
+    assert branches(namespace) == expected.branches
 
 
 def test_branches_are_listed_page_by_page(ns: MemoryNamespace) -> None:

@@ -64,11 +64,11 @@ def test_versions_are_listed_as_pylance_lists_them(
 ) -> None:
     dataset(three_versions).create_branch("dev", 2).delete("a = 1")
     listed = three_versions.list_table_versions(api.ListTableVersionsRequest(id=TABLE, **more))
-    theirs = oracle(three_versions).list_table_versions(
+    expected = oracle(three_versions).list_table_versions(
         api.ListTableVersionsRequest(id=TABLE[-1:], **more)
     )
     assert len(listed.versions) == (2 if more.get("branch") == "dev" else 3)
-    assert listed.versions == theirs.versions
+    assert listed.versions == expected.versions
 
 
 @pytest.mark.parametrize("more", [{}, {"version": 1}, {"branch": "dev"}, {"version": 2}])
@@ -77,8 +77,8 @@ def test_a_version_is_described_as_pylance_describes_it(
 ) -> None:
     dataset(two_versions).create_branch("dev", 1)
     ours = two_versions.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, **more))
-    theirs: Any = oracle(two_versions).describe_table_version({"id": TABLE[-1:], **more})
-    assert ours.version == TableVersion.model_validate(theirs["version"])
+    expected: Any = oracle(two_versions).describe_table_version({"id": TABLE[-1:], **more})
+    assert ours.version == TableVersion.model_validate(expected["version"])
 
 
 @examples(15, share_fixtures=True)

@@ -80,7 +80,8 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
         if not operation.is_read:
             _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         request.state.principal = principal = await gateway.authenticate(request)
-        request.state.slot = process.admission.admit(gateway.limits, principal)
+        request.state.limits = limits = gateway.limits.of(principal)
+        request.state.slot = process.admission.admit(limits, principal)
         return await handle(gateway, request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)

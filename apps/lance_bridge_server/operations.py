@@ -174,6 +174,13 @@ class Call:
     """Headers for the catalog: the request's id and its trace."""
     size: int = 0
     """The size of the JSON body, in bytes."""
+    min_version: int | None = None
+    """The oldest version that LanceDB's client accepts; None for other clients."""
+
+    @property
+    def is_lancedb(self) -> bool:
+        """Whether LanceDB's client sent it."""
+        return self.min_version is not None
 
     @property
     def id(self) -> list[str] | None:

@@ -107,9 +107,9 @@ def test_a_rate_is_a_number_and_a_period(rate: str, requests: int, seconds: int)
     settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": {"rate": rate}})
     admission, ann = Admission(), Principal("ann")
     for _ in range(requests):
-        admission.admit(settings.limits, ann)
+        admission.admit(settings.limits.of(ann), ann)
     with pytest.raises(TooManyRequestsError, match=f"{requests} requests per {seconds} s;"):
-        admission.admit(settings.limits, ann)
+        admission.admit(settings.limits.of(ann), ann)
 
 
 def test_a_client_that_waits_for_the_given_time_is_served(namespace: Any) -> None:

@@ -28,8 +28,8 @@ from lance_bridge_server.config.settings import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.http.process import Process
-from lance_bridge_server.monitoring import metrics, telemetry
-from lance_bridge_server.monitoring.metrics import HttpInstruments
+from lance_bridge_server.monitoring import telemetry
+from lance_bridge_server.monitoring.metrics import Metrics
 from lance_bridge_server.run.catalogs import check
 from lance_bridge_server.run.running import JsonFormatter
 
@@ -256,12 +256,10 @@ class KeepingMeter(NoOpMeter):
 
 
 @pytest.mark.usefixtures("namespace")
-def test_requests_are_measured_by_the_conventions_of_opentelemetry(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_are_measured_by_the_conventions_of_opentelemetry(gateway: Gateway) -> None:
     meter = KeepingMeter()
-    monkeypatch.setattr(metrics, "_INSTRUMENTS", HttpInstruments(meter))
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url) as client:
+    process = Process(metrics=Metrics(meter))
+    with serving(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
         sent = send_rows(client, f"{TABLE}/create")
         client.request("PROPFIND", "/nowhere")
     request = {"http.request.method": "POST", "url.scheme": "http"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from lance_namespace import LanceNamespace
@@ -99,7 +100,15 @@ def required_permissions(
     Raises:
         InvalidInputError: (13) an identifier or a location is missing or malformed.
     """
-    return list(_accesses(call, request, _Paths(namespace)))
+    paths, name, given = _Paths(namespace), call.operation.name, cast(Any, request)
+    if name == "batch_create_table_versions":
+        return [Access("create_table_version", paths.table(each.id)) for each in given.entries]
+    if name == "batch_commit_tables":
+        entries = (_batch_entry_accesses(each, paths) for each in given.operations)
+        return list(chain.from_iterable(entries))
+    if name in LISTINGS or "namespace" in name:
+        return list(_namespace_accesses(name, given, paths))
+    return list(_table_accesses(name, call, given, paths))
 
 
 class NamesAsGiven:
@@ -110,20 +119,6 @@ class NamesAsGiven:
 
     def namespace_path(self, names: Sequence[str] | None, *, of_tables: bool) -> Names:  # noqa: ARG002
         return tuple(names or ())
-
-
-def _accesses(call: Call, request: Any, paths: _Paths) -> Iterator[Access]:
-    name = call.operation.name
-    if name == "batch_create_table_versions":
-        for entry in request.entries:
-            yield Access("create_table_version", paths.table(entry.id))
-    elif name == "batch_commit_tables":
-        for entry in request.operations:
-            yield from _batch_entry_accesses(entry, paths)
-    elif name in LISTINGS or "namespace" in name:
-        yield from _namespace_accesses(name, request, paths)
-    else:
-        yield from _table_accesses(name, call, request, paths)
 
 
 def _batch_entry_accesses(entry: Any, paths: _Paths) -> Iterator[Access]:
@@ -152,7 +147,8 @@ def _table_accesses(name: str, call: Call, request: Any, paths: _Paths) -> Itera
         names = (names or ())[:-1]
     path = paths.table(names)
     yield Access(name, path)
-    yield from _overwrite_accesses(name, path, request)
+    if not call.operation.is_read:
+        yield from _overwrite_accesses(name, path, request)
     if name == "rename_table":
         target = request.new_namespace_id
         parent = path[:-1] if target is None else target

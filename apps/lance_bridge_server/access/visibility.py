@@ -263,14 +263,14 @@ def authorize_cascade(
     accesses: Sequence[Access],
     namespace: LanceNamespace,
 ) -> None:
-    """Check that a principal may drop everything in a namespace, if the call is such a drop.
+    """Check that a principal may drop everything in a namespace, if a drop of it is Cascade.
 
     Raises:
         PermissionDeniedError: (15) it may not drop an object, which may be hidden from it.
         LanceNamespaceError: What listing raises.
     """
     behavior = str(call.fields.get("behavior") or "").lower()
-    if call.operation.name != "drop_namespace" or behavior != "cascade":
+    if behavior != "cascade":
         return
     path = accesses[0].path
     for each in _contents(namespace, path):

@@ -65,8 +65,6 @@ class Execution:
     principal: Principal
     call: Call
     arguments: list[Any]
-    min_version: int | None
-    """The oldest version that LanceDB's client accepts; None for other clients."""
     state: State
     """The state of the HTTP request."""
     trail: AuditTrail
@@ -92,7 +90,10 @@ class Execution:
         try:
             accesses = self._find_accesses()
             authorize(self.authorizer, self.principal, accesses, self.trail.record)
-            authorize_cascade(self.authorizer, self.principal, self.call, accesses, self.namespace)
+            if self.call.operation.name == "drop_namespace":
+                authorize_cascade(
+                    self.authorizer, self.principal, self.call, accesses, self.namespace
+                )
         except HiddenError as hidden:
             operation, namespace = self.call.operation, self.namespace
             method = self._with_client_pages(getattr(namespace, operation.name))
@@ -109,20 +110,25 @@ class Execution:
             if answer is error:
                 raise
             raise answer from error
-        self._require_fresh(changes.read)
-        self.trail.note_result(self.arguments[0], result)
+        if self.call.min_version is not None and self.call.operation.is_read:
+            self._require_fresh(self.call.min_version, changes.read)
+        if not self.call.operation.is_read:
+            self.trail.note_result(self.arguments[0], result)
         return hide_storage_options(self.authorizer, self.principal, accesses, result)
 
-    def _require_fresh(self, version: int | None) -> None:
+    def _require_fresh(self, least: int, version: int | None) -> None:
         """Check that LanceDB's client reads a new enough version; record it for the response.
+
+        Args:
+            least: The oldest version that it accepts.
 
         Raises:
             ServiceUnavailableError: (17) the latest version of the table is older.
         """
         fields = self.call.fields
         is_latest = not (fields.get("version") or fields.get("tag") or fields.get("branch"))
-        if self.min_version is not None and self.call.operation.is_read and is_latest:
-            lancedb.require_min_version(self.min_version, version)
+        if is_latest:
+            lancedb.require_min_version(least, version)
             self.state.read_version = version
 
     def _find_accesses(self) -> list[Access]:

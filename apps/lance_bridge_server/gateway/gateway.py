@@ -170,18 +170,13 @@ class Gateway:
         slot: Slot | None = getattr(request.state, "slot", None)
         return await self._operations.run(work, operation, limit, slot)
 
-    def execution(
-        self, request: Request, call: Call, arguments: list[Any], min_version: int | None = None
-    ) -> Execution:
+    def execution(self, request: Request, call: Call, arguments: list[Any]) -> Execution:
         """Return the execution of a call for the principal of a request.
 
         Args:
             arguments: The request model, and rows.
-            min_version: The oldest version that LanceDB's client accepts.
         """
         principal: Principal = request.state.principal
         namespace = self.callers.of(principal) if self.callers else self.namespace
         state, trail = request.state, trail_of(request)
-        return Execution(
-            self.authorizer, namespace, principal, call, arguments, min_version, state, trail
-        )
+        return Execution(self.authorizer, namespace, principal, call, arguments, state, trail)

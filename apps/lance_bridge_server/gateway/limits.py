@@ -109,20 +109,14 @@ class Limits:
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Other limits for some principals, by name."""
 
-    def body_bytes_of(self, principal: Principal) -> int:
-        """Return the largest JSON body that a principal may send."""
-        return self._limits_of(principal).body_bytes or self.body_bytes
-
-    def rate_of(self, principal: Principal) -> str | None:
-        """Return the rate of a principal, or None if it has none."""
-        return self._limits_of(principal).rate or self.rate
-
-    def concurrent_requests_of(self, principal: Principal) -> int | None:
-        """Return how many requests of a principal may run at once; None for any number."""
-        return self._limits_of(principal).concurrent_requests or self.concurrent_requests
-
-    def _limits_of(self, principal: Principal) -> PrincipalLimits:
-        return self.principals.get(principal.name, _NONE)
+    def of(self, principal: Principal) -> PrincipalLimits:
+        """Return the limits of a principal: its own, else the general ones."""
+        own = self.principals.get(principal.name, _NONE)
+        return PrincipalLimits(
+            own.rate or self.rate,
+            own.concurrent_requests or self.concurrent_requests,
+            own.body_bytes or self.body_bytes,
+        )
 
 
 _NONE = PrincipalLimits()
@@ -167,35 +161,39 @@ class Admission:
         """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
 
-    def admit(self, limits: Limits, principal: Principal) -> Slot:
-        """Count a request, and return its slot, to leave at its end.
+    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot | None:
+        """Count a request, and return its slot, to leave at its end; None if it needs none.
 
         Raises:
             TooManyRequestsError: (21) the principal sends too many, or too many at once.
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
-        key = (principal.method, principal.name)
-        most = limits.concurrent_requests_of(principal)
-        running = _counter_name("running", *key)
-        if most is not None and not self._counts.begin(running, most):
+        slot = None
+        if limits.concurrent_requests is not None:
+            slot = self._begin(limits.concurrent_requests, principal)
+        if limits.rate is not None:
+            try:
+                self._count(limits.rate, principal)
+            except LanceNamespaceError:
+                if slot is not None:
+                    slot.leave()
+                raise
+        return slot
+
+    def _begin(self, most: int, principal: Principal) -> Slot:
+        running = _counter_name("running", principal.method, principal.name)
+        if not self._counts.begin(running, most):
             raise TooManyRequestsError(
                 f"{principal.name} already has {most} concurrent requests, the limit; "
                 "nothing was done",
                 1,
             )
-        slot = Slot(partial(self._counts.end, running) if most is not None else _do_nothing)
-        rate = limits.rate_of(principal)
-        if rate is not None:
-            try:
-                self._count(rate, principal, key)
-            except LanceNamespaceError:
-                slot.leave()
-                raise
-        return slot
+        return Slot(partial(self._counts.end, running))
 
-    def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
+    def _count(self, rate: str, principal: Principal) -> None:
         requests, seconds = _parse(rate)
-        wait = self._counts.add(_counter_name(rate, *key), requests, seconds)
+        counter = _counter_name(rate, principal.method, principal.name)
+        wait = self._counts.add(counter, requests, seconds)
         if wait:
             raise TooManyRequestsError(
                 f"{principal.name} exceeded {requests} requests per {seconds} s; nothing was done",
@@ -220,10 +218,6 @@ class Admission:
 
 def _counter_name(*parts: str) -> str:
     return json.dumps(parts)
-
-
-def _do_nothing() -> None:
-    pass
 
 
 # -- counts of all processes -----------------------------------------------------------------------

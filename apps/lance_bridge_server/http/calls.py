@@ -63,11 +63,13 @@ async def read_call(
         BodyTooLargeError: its body is too large.
         ServiceUnavailableError: (17) its body did not arrive in time, or the client disconnected.
     """
-    _require_no_encoding(request)
-    query = _read_query(request)
-    delimiter = _single_value(query, "delimiter") or DELIMITER
+    if "content-encoding" in request.headers:
+        _require_no_encoding(request)
+    query = _read_query(request) if request.scope["query_string"] else None
+    delimiter = (_single_value(query, "delimiter") if query else None) or DELIMITER
     fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
-    fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
+    if query:
+        fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
         fields = _merge_fields(fields, _header_fields(request.headers), "headers")
     for name, text in request.path_params.items():
@@ -76,7 +78,8 @@ async def read_call(
         fields = _merge_fields(fields, {name: value}, "path")
     if not operation.has_id and fields.get("id"):
         raise invalid(f"{operation.name} takes no identifier")
-    return Call(operation, fields, delimiter, request_context(request), size)
+    least = lancedb.min_version(request.headers) if lancedb.is_lancedb(request) else None
+    return Call(operation, fields, delimiter, request_context(request), size, least)
 
 
 def parse_id(text: str, delimiter: str) -> list[str]:
@@ -180,7 +183,7 @@ async def read_limited_body(request: Request, max_bytes: int) -> bytes:
     Raises:
         BodyTooLargeError: it is larger than the limit; the rest is not read.
     """
-    parts, size = [], 0
+    parts, size = list[bytes](), 0
     async for part in request.stream():
         size += len(part)
         if size > max_bytes:
@@ -205,7 +208,8 @@ def check_batch(call: Call, most: int) -> None:
     Raises:
         BodyTooLargeError:
     """
-    count = _count_entries(call.operation.name, call.fields)
+    name = call.operation.name
+    count = _count_entries(name, call.fields) if name in _BATCHES else 0
     if count > most:
         raise BodyTooLargeError(f"The batch has {count} entries; the limit is {most}: split it")
 

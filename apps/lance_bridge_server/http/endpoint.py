@@ -33,9 +33,8 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
     """
     limits, readers = gateway.limits, gateway.readers
     limit = TimeLimit(min(limits.operation_seconds, requested_seconds(request.headers)))
-    body_bytes = limits.body_bytes_of(request.state.principal)
-    body_seconds = min(limits.stall_seconds, limit.seconds)
-    call = await read_call(request, operation, body_bytes, body_seconds, readers)
+    most, seconds = request.state.limits.body_bytes, min(limits.stall_seconds, limit.seconds)
+    call = await read_call(request, operation, most, seconds, readers)
     call, model = await run_by_size(call.size, partial(_prepare, gateway, request, call), readers)
     arguments: list[Any] = [model]
     if operation.body is Body.ROWS:
@@ -43,31 +42,28 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
         with receive_within(limit.remaining):
             small = await upload.read_small()
         arguments.append(upload if small is None else small)
-    least = lancedb.min_version(request.headers) if lancedb.is_lancedb(request) else None
-    execution = gateway.execution(request, call, arguments, least)
+    execution = gateway.execution(request, call, arguments)
     respond = Responder(gateway, execution, limit).respond
     return await gateway.run(request, partial(execution.run, respond), call.operation, limit)
 
 
 def _prepare(gateway: Gateway, request: Request, call: Call) -> tuple[Call, Any]:
     """Return the call translated for the namespace, and its request model."""
-    call = _translate_lancedb(gateway, request, call)
+    if call.is_lancedb:
+        call = replace(call, fields=lancedb.translate_request(call.operation.name, call.fields))
+    path = lancedb.database_of(request, gateway.databases)
+    if path is not None:
+        call = _in_database(call, path)
     check_batch(call, gateway.limits.batch_entries)
     refuse_functions(call.fields)
     return call, call.model()
 
 
-def _translate_lancedb(gateway: Gateway, request: Request, call: Call) -> Call:
-    """Translate a call of LanceDB's client, and prepend the path of its database."""
-    operation, fields = call.operation, call.fields
-    if lancedb.is_lancedb(request):
-        fields = lancedb.translate_request(operation.name, fields)
-    path = lancedb.database_of(request, gateway.databases)
-    if path is None:
-        return replace(call, fields=fields)
-    if operation.name == "list_all_tables":
-        operation = lancedb.TABLE_NAMES
-    fields = lancedb.in_database(path, operation.name, fields)
+def _in_database(call: Call, path: list[str]) -> Call:
+    """Prepend the path of LanceDB's database to the identifiers of a call."""
+    is_list = call.operation.name == "list_all_tables"
+    operation = lancedb.TABLE_NAMES if is_list else call.operation
+    fields = lancedb.in_database(path, operation.name, call.fields)
     return replace(call, operation=operation, fields=fields)
 
 
@@ -97,15 +93,11 @@ class Responder:
         elif operation.answer is Answer.VALUE and isinstance(content, dict):
             content = content["count"]
         headers = no_store(content)
-        if self._is_lancedb:
+        if call.is_lancedb:
             namespace, request = self.execution.namespace, self.execution.arguments[0]
             content = lancedb.translate_answer(namespace, operation.name, request, content)
             headers |= self._version_header(content)
         return JSONResponse(content, operation.status, headers)
-
-    @property
-    def _is_lancedb(self) -> bool:
-        return self.execution.min_version is not None
 
     def _version_header(self, answer: Any = None) -> dict[str, str]:
         version = lancedb.version_of(answer)
@@ -115,7 +107,7 @@ class Responder:
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
-            media_type = ARROW_STREAM if self._is_lancedb else ARROW_FILE
+            media_type = ARROW_STREAM if self.execution.call.is_lancedb else ARROW_FILE
             seconds, senders = self.gateway.limits.stall_seconds, self.gateway.senders
             headers = self._version_header()
             return RowsResponse(result, media_type, seconds, senders, self.limit, headers=headers)

@@ -19,9 +19,6 @@ SERVER_ERROR = 500
 """The lowest status of server errors."""
 
 
-# -- instruments -----------------------------------------------------------------------------------
-
-
 Attributes = dict[str, str | int]
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -29,20 +26,20 @@ _BYTES = tuple(1 << exponent for exponent in range(8, 35, 2))
 _METHODS = {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
 
 
-class HttpInstruments:
-    """Counts and measures requests. Safe to share between threads."""
+class Instruments:
+    """Instruments of OpenTelemetry, by its conventions for HTTP servers."""
 
     def __init__(self, meter: metrics.Meter) -> None:
-        self._active = meter.create_up_down_counter(
+        self.active = meter.create_up_down_counter(
             "http.server.active_requests", "{request}", "Requests in progress."
         )
-        self._seconds = meter.create_histogram(
+        self.seconds = meter.create_histogram(
             "http.server.request.duration",
             "s",
             "Time from the head of a request to the end of its response.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
-        self._received, self._sent = (
+        self.received, self.sent = (
             meter.create_histogram(
                 f"http.server.{name}.body.size",
                 "By",
@@ -51,26 +48,6 @@ class HttpInstruments:
             )
             for name in ("request", "response")
         )
-
-    def begin(self, request: Attributes) -> None:
-        """Count a new request. Args: request: The result of `request_attributes`."""
-        self._active.add(1, request)
-
-    def end(
-        self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
-    ) -> None:
-        """Count the end of a request.
-
-        Args:
-            result: The result of `result_attributes`.
-            received: Bytes of its body.
-            sent: Bytes of its response.
-        """
-        self._active.add(-1, request)
-        attributes = {**request, **result}
-        self._seconds.record(seconds, attributes)
-        self._received.record(received, attributes)
-        self._sent.record(sent, attributes)
 
 
 def request_attributes(scope: Scope) -> Attributes:
@@ -105,13 +82,12 @@ DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The directory of worker processes' metrics. Set it before they start: it is read on import."""
 
 
-_INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
-
-
 class Metrics:
     """Counts and measures requests. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: metrics.Meter | None = None) -> None:
+        """Args: meter: By default that of the process's OpenTelemetry SDK."""
+        self._instruments = Instruments(meter or metrics.get_meter("lance_bridge_server"))
         self._registry = registry = CollectorRegistry()
         self._is_shared = DIRECTORY_VARIABLE in os.environ
         if not self._is_shared:
@@ -145,7 +121,7 @@ class Metrics:
     def begin(self, request: Attributes) -> None:
         """Count a new request. Args: request: The result of `request_attributes`."""
         self._in_flight.inc()
-        _INSTRUMENTS.begin(request)
+        self._instruments.active.add(1, request)
 
     def end(
         self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
@@ -163,7 +139,11 @@ class Metrics:
         self._seconds.labels(operation).observe(seconds)
         self._received.labels(operation).inc(received)
         self._sent.labels(operation).inc(sent)
-        _INSTRUMENTS.end(request, result, seconds, received, sent)
+        instruments, attributes = self._instruments, {**request, **result}
+        instruments.active.add(-1, request)
+        instruments.seconds.record(seconds, attributes)
+        instruments.received.record(received, attributes)
+        instruments.sent.record(sent, attributes)
 
     def text(self) -> bytes:
         """Return all metrics, in Prometheus' format."""

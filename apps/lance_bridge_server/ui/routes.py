@@ -142,7 +142,7 @@ async def _show(sign_in: SignIn, ui: UiRequest, process: Process, page: Page) ->
     state = ui.http.state
     await sign_in.identify(ui.http, is_required=not page.is_public)
     if state.principal is not None:
-        state.slot = process.admission.admit(ui.gateway.limits, state.principal)
+        state.slot = process.admission.admit(ui.gateway.limits.of(state.principal), state.principal)
     return await page.show(ui)
 
 

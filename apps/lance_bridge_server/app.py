@@ -30,7 +30,7 @@ from .http.calls import BodyTooLargeError, MediaTypeError
 from .http.endpoint import handle
 from .http.exchange import REQUEST_ID_HEADER, Exchanges
 from .http.process import Process
-from .monitoring.metrics import CONTENT_TYPE
+from .monitoring import CONTENT_TYPE
 from .operations import OPERATIONS, Operation
 from .ui import ui_routes
 

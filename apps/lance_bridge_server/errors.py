@@ -17,7 +17,7 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from .monitoring.metrics import SERVER_ERROR
+from .monitoring import SERVER_ERROR
 from .redaction import SECRETS, hide_addresses
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,7 @@ import yaml
 from commands import run_command
 
 from lance_bridge_server.access.policies import CedarAuthorizer
-from lance_bridge_server.config.settings import ServerSettings
-from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.config import ServerSettings, SettingsSource
 
 pytestmark = pytest.mark.quick
 

@@ -12,7 +12,7 @@ import yaml
 from cli.program import run
 from commands import run_command
 
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 
 pytestmark = pytest.mark.quick
 

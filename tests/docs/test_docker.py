@@ -19,8 +19,7 @@ import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
 from lance_bridge.testing.target import from_capabilities
-from lance_bridge_server.config.settings import ApiKeySettings
-from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.config import ApiKeySettings, SettingsSource
 
 pytestmark = pytest.mark.checks
 

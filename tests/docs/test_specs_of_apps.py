@@ -31,14 +31,14 @@ from lance_bridge_migrate.run import RunOptions
 from lance_bridge_migrate.selection import Selection
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.access.policies import GROUPS, CedarAuthorizer
-from lance_bridge_server.config.settings import (
+from lance_bridge_server.config import (
     CertificateSettings,
     OidcSettings,
     ProviderLoginSettings,
     ProxySettings,
     ServerSettings,
+    SettingsSource,
 )
-from lance_bridge_server.config.source import SettingsSource
 from lance_bridge_server.errors import STATUS_BY_CODE
 
 from .operation_samples import new_namespace

@@ -38,7 +38,7 @@ from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys
 from lance_bridge_server.access.authentication import Authenticator, AuthenticatorChain, Principal
 from lance_bridge_server.access.authorizer import AllowAll, Decision
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
 from lance_bridge_server.run.listening import ServedTls, addresses_of, open_sockets

@@ -20,8 +20,7 @@ from cryptography import x509
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, UnauthenticatedError
 
 from lance_bridge_server.access.api_keys import ApiKeyFile
-from lance_bridge_server.config.settings import TlsSettings
-from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.config import SettingsSource, TlsSettings
 from lance_bridge_server.run import listening
 from lance_bridge_server.run.factory import gateway_from_source
 from lance_bridge_server.run.listening import tls_context

@@ -36,7 +36,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.access.authentication import ANONYMOUS, Principal
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.callers import CallerNamespaces
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.run.catalogs import connect_callers, connect_catalogs, root_namespace

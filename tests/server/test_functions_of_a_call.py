@@ -12,7 +12,7 @@ from types import FrameType
 import anyio
 import httpx
 import pytest
-from server.policies import memory_namespace
+from server.gateways import memory_namespace
 
 import lance_bridge
 import lance_bridge_server

@@ -37,7 +37,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import (
     Admission,

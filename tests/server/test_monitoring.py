@@ -22,14 +22,14 @@ from server.gateways import serving, serving_namespace
 from server.http_requests import done, refused, send_rows
 
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server import monitoring
 from lance_bridge_server.access.authentication import AuthenticatorChain
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.http.process import Process
-from lance_bridge_server.monitoring import telemetry
-from lance_bridge_server.monitoring.metrics import Metrics
+from lance_bridge_server.monitoring import Metrics
 from lance_bridge_server.run.catalogs import check
 from lance_bridge_server.run.running import JsonFormatter
 
@@ -333,7 +333,7 @@ class Provider(TracerProvider, Tracer):
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
     provider = Provider()
-    monkeypatch.setattr(telemetry, "_TRACER", provider)
+    monkeypatch.setattr(monitoring, "_TRACER", provider)
     return provider.spans
 
 

@@ -36,7 +36,7 @@ from lance_bridge.testing.build import ipc
 from lance_bridge.testing.concurrency import race
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.api_keys import ApiKeyFile
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.redaction import SECRETS
 from lance_bridge_server.run.catalogs import check, connect_catalogs, root_namespace

@@ -21,8 +21,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server import app_from_environment
 from lance_bridge_server.access.origins import LocalHosts
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
-from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.config import ServerSettings, SettingsSource
 from lance_bridge_server.run.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.run.command import parse_catalogs
 from lance_bridge_server.run.factory import gateway_from_source

@@ -421,7 +421,7 @@ import signal
 from pathlib import Path
 
 from lance_bridge_cli.app import app
-from lance_bridge_server.config.source import SettingsSource
+from lance_bridge_server.config import SettingsSource
 
 read = SettingsSource.read
 

@@ -23,7 +23,7 @@ from ..access.authentication import Anonymous, Authenticator, Principal
 from ..access.authorizer import AllowAll, Authorizer
 from ..access.login import Login
 from ..access.origins import CorsSettings
-from ..monitoring.telemetry import request_context
+from ..monitoring import request_context
 from ..operations import Call, Operation
 from .callers import RootNamespaces
 from .execution import Execution

@@ -21,7 +21,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import DELIMITER
 
 from .. import lancedb
-from ..monitoring.telemetry import request_context
+from ..monitoring import request_context
 from ..operations import Body, Call, Operation
 
 T = TypeVar("T")

@@ -17,8 +17,15 @@ from .. import lancedb
 from ..access.audit import AuditTrail
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Slot
-from ..monitoring.metrics import SERVER_ERROR, code_label, request_attributes, result_attributes
-from ..monitoring.telemetry import REQUEST_ID, end_span, span_of
+from ..monitoring import (
+    REQUEST_ID,
+    SERVER_ERROR,
+    code_label,
+    end_span,
+    request_attributes,
+    result_attributes,
+    span_of,
+)
 from .process import Answer, Process, stopping_error
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Scope
 from ..access.login import KEY_BYTES
 from ..gateway.limits import Admission
 from ..gateway.threads import unfinished_error
-from ..monitoring.metrics import Metrics
+from ..monitoring import Metrics
 from ..signals import take_recorded_reload
 
 # -- lifecycle -------------------------------------------------------------------------------------

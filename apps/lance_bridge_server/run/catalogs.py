@@ -21,7 +21,7 @@ from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
 from ..access.oidc import OidcTokens
-from ..config.settings import OidcSettings, ServerSettings
+from ..config import OidcSettings, ServerSettings
 from ..gateway.callers import CallerNamespaces, RootNamespaces
 from ..gateway.health import probe
 from ..redaction import (

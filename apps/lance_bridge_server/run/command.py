@@ -17,8 +17,7 @@ from lance_bridge_cli.output import Output, make_table, message, print_parts
 from ..signals import record_reloads
 
 if TYPE_CHECKING:
-    from ..config.settings import ServerSettings
-    from ..config.source import SettingsSource
+    from ..config import ServerSettings, SettingsSource
 
 _UNLIMITED = 10_000
 
@@ -124,7 +123,7 @@ def serve(
             "jinja2",
             "prometheus_client",
         )
-    from ..config.source import SettingsSource  # noqa: PLC0415 - the same
+    from ..config import SettingsSource  # noqa: PLC0415 - the same
 
     source = SettingsSource(config, _given(overrides), added)
     if explain is not None:

@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..access.authentication import Anonymous, Authenticator, AuthenticatorChain
 from ..access.login import Login
 from ..app import create_app
-from ..config.settings import ApiKeySettings, OidcSettings, ServerSettings
-from ..config.source import SettingsSource
+from ..config import ApiKeySettings, OidcSettings, ServerSettings, SettingsSource
 from ..gateway.gateway import Gateway
 from ..http.process import Process
 from .catalogs import connect_callers, connect_catalogs, root_namespace

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from lance_bridge.errors import invalid
 
 from ..access.authentication import STATE_KEY
-from ..config.settings import Listener, TlsSettings
+from ..config import Listener, TlsSettings
 
 # -- listeners -------------------------------------------------------------------------------------
 

@@ -19,13 +19,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from ..config.settings import LogSettings, ServerSettings
-from ..config.source import SettingsSource
+from ..config import LogSettings, ServerSettings, SettingsSource
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission, RequestCounts
 from ..http.process import Lifecycle, Process, new_session_key
-from ..monitoring.metrics import forget_process, share_metrics
-from ..monitoring.telemetry import REQUEST_ID
+from ..monitoring import REQUEST_ID, forget_process, share_metrics
 from ..redaction import hide_secrets
 from ..signals import record_reloads, take_recorded_reload
 from .factory import ReloadingApp, app_from_source, gateway_from_source, log_refused

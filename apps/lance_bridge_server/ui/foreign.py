@@ -17,10 +17,9 @@ from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge.redaction import is_secret, redact
 
 from ..access.permissions import catalog_of
-from .browse import Listing
+from .browse import Listing, load_tree
 from .rendering import address, html_page
 from .request import UiRequest, gather
-from .tree import load_tree
 
 # -- schema ----------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ..access.permissions import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Ac
 from ..gateway.gateway import Gateway
 from ..http.exchange import exchange_of
 from ..http.process import Process
-from ..monitoring.metrics import Metrics
+from ..monitoring import Metrics
 from .rendering import PRIVATE_HEADERS, html_page
 from .request import (
     OPERATION_BY_NAME,

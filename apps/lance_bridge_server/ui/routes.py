@@ -18,13 +18,13 @@ from ..gateway.gateway import Gateway
 from ..http.process import Process
 from ..operations import Body, Operation
 from . import browse, foreign, rows_page, search_page, table_page
+from .browse import error_page
 from .health_page import HealthPages
 from .rendering import ROOT, static_file
 from .request import TableNames, UiRequest
 from .rows_page import send_image, send_rows
 from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn
-from .tag_page import TagPages
-from .tree import error_page
+from .table_page import TagPages
 
 _log = logging.getLogger(__name__)
 

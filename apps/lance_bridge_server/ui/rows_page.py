@@ -19,6 +19,7 @@ from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
 from lance_bridge.values import to_text
 
+from .browse import load_tree
 from .cells import LARGEST_IMAGE, Blob, Cell, ColumnLine, column_lines, image_type, make_cell
 from .rendering import PRIVATE_HEADERS, SECURITY_HEADERS, address, html_page
 from .request import Result, UiRequest, gather
@@ -40,7 +41,6 @@ from .rows import (
     requested_state,
 )
 from .table_page import describe, load_references
-from .tree import load_tree
 
 # -- images ----------------------------------------------------------------------------------------
 

@@ -12,22 +12,35 @@ from typing import Any
 from urllib.parse import quote
 
 from lance_namespace import LanceNamespace
+from lance_namespace.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableTagAlreadyExistsError,
+    TableVersionNotFoundError,
+)
 from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.credentials import PRINCIPAL
 from lance_bridge.dataset import VersionChange, change_of_version
-from lance_bridge.errors import TableDataMissingError
+from lance_bridge.errors import TableDataMissingError, invalid
 from lance_bridge.names import written
 from lance_bridge_doctor import Finding, diagnose_table
 from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
+from ..errors import STATUS_BY_CODE
+from ..http.exchange import exchange_of
+from .browse import load_tree
 from .cells import FragmentPlot, column_lines, line_points, share_percent
 from .rendering import address, html_page
-from .request import Result, UiRequest, as_result, gather, public_finding
+from .request import Result, UiRequest, as_result, error_text, gather, public_finding
 from .rows import State, requested_state
-from .tree import load_tree
+from .sign_in import Forms, redirect
+
+# -- tables ----------------------------------------------------------------------------------------
+
 
 # -- versions --------------------------------------------------------------------------------------
 
@@ -430,3 +443,66 @@ async def show_connect(ui: UiRequest) -> Response:
             has_catalog=isinstance(ui.gateway.namespace, FederatedNamespace),
         ),
     )
+
+
+# -- tags ------------------------------------------------------------------------------------------
+
+
+_FORM_ERRORS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
+"""Errors that the form shows. Others have their own pages."""
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class TagPages:
+    """The pages for creating a tag."""
+
+    forms: Forms
+
+    async def ask(self, ui: UiRequest) -> Response:
+        """Return the form; with a name and a version, the page that asks for confirmation."""
+        return await self._page(ui, ui.text("name"), ui.text("version"))
+
+    async def create(self, ui: UiRequest) -> Response:
+        """Create the tag, and return a redirect to the table's versions."""
+        fields = await self.forms.read(ui.http)
+        name, version = fields.get("name", ""), fields.get("version", "")
+        path = ui.names
+        try:
+            request = {"id": path, "tag": name, "version": _version(version)}
+            await ui.call("create_table_tag", request)
+        except _FORM_ERRORS as error:
+            return await self._page(ui, name, version, error)
+        return redirect(address("versions", path))
+
+    async def _page(
+        self, ui: UiRequest, name: str, version: str, error: LanceNamespaceError | None = None
+    ) -> Response:
+        path = ui.names
+        tree, table = await gather(
+            load_tree(ui, path, is_table=True),
+            ui.call("describe_table", {"id": path, "check_declared": True}),
+        )
+        if error is not None:
+            exchange_of(ui.http.scope).code = error.code.value
+        return html_page(
+            "tag.html",
+            status=STATUS_BY_CODE[ErrorCode(error.code)] if error else 200,
+            principal=ui.principal,
+            tree=tree,
+            path=path,
+            tab="versions",
+            state=State(),
+            table=table,
+            name=name,
+            version=version,
+            message=error_text(error) if error else "",
+            is_complete=bool(name and version) and error is None,
+            token=self.forms.token(ui.http),
+        )
+
+
+def _version(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise invalid(f"'{text[:40]}' is not a version: versions are numbers")
+    return int(text)

@@ -25,7 +25,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.access.audit import open_audit_log
 from lance_bridge_server.app import create_app
-from lance_bridge_server.config.settings import ServerSettings
+from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
 

@@ -17,7 +17,7 @@ from server.ui.browsers import Browser, HtmlPage
 
 from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys, principal_of
 from lance_bridge_server.access.login import Identity, Seal, Sessions
-from lance_bridge_server.config.settings import LoginSettings
+from lance_bridge_server.config import LoginSettings
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 

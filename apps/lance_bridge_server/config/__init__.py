@@ -1,1 +1,0 @@
-"""The configuration of a server: `settings` declares it, `source` reads it."""

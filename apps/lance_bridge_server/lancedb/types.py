@@ -1,6 +1,6 @@
-"""Arrow types in Lance's own JSON, which LanceDB's client reads and writes.
+"""Arrow types in Lance's own JSON, which LanceDB's client reads and writes, and in Lance's SQL.
 
-It names types differently from the specification's JSON, and has units, time zones and
+The JSON names types differently from the specification's JSON, and has units, time zones and
 dictionaries, which the specification lacks. It has no maps: they are lists of their entries.
 Source: ``arrow/json.rs`` and ``datatypes.rs`` of Lance 13.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.types import PLAIN_TYPES
+from lance_bridge.types import PLAIN_TYPES, plain_type
 
 _NAMES = {**{each.name: each.lance for each in PLAIN_TYPES}, "boolean": "bool"}
 _SPECIFIED = {each.lance: each.name for each in PLAIN_TYPES}
@@ -137,3 +137,51 @@ def _decimal_from_json(parts: list[str]) -> Json:
     except ValueError:
         raise invalid(f"data_type 'decimal:{':'.join(parts)[:60]}' is not valid") from None
     return {"type": f"decimal{bits}", "length": precision * 1000 + scale}
+
+
+# -- types in SQL ----------------------------------------------------------------------------------
+
+
+_UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
+_NO_CAST = ("null", "utf8_view", "binary_view")
+"""Types that Lance cannot store, or that a cast of null does not make."""
+
+
+def cast_type(dtype: pa.DataType) -> str | None:
+    """Return a type as ``arrow_cast`` of Lance's SQL takes it, or None if it cannot."""
+    plain = plain_type(dtype)
+    if plain is not None:
+        return None if plain.name in _NO_CAST else _cast_name(plain.name)
+    return _type_with_parameters(dtype) or _nested_type(dtype)
+
+
+def _cast_name(name: str) -> str:
+    """Return the name of a variant of Rust's ``DataType``: ``LargeUtf8`` of ``large_utf8``."""
+    words = name.title().replace("_", "").replace("Uint", "UInt")
+    return "Boolean" if words == "Bool" else words
+
+
+def _type_with_parameters(dtype: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(dtype):
+        zone = "None" if not dtype.tz else 'Some("' + dtype.tz.replace("'", "''") + '")'
+        return f"Timestamp({_UNITS[dtype.unit]}, {zone})"
+    if pa.types.is_duration(dtype):
+        return f"Duration({_UNITS[dtype.unit]})"
+    if pa.types.is_time(dtype):
+        return f"Time{dtype.bit_width}({_UNITS[dtype.unit]})"
+    if pa.types.is_decimal(dtype):
+        return f"Decimal{dtype.bit_width}({dtype.precision}, {dtype.scale})"
+    return None
+
+
+def _nested_type(dtype: pa.DataType) -> str | None:
+    if pa.types.is_dictionary(dtype):
+        types = [cast_type(each) for each in (dtype.index_type, dtype.value_type)]
+        return None if None in types else f"Dictionary({', '.join(map(str, types))})"
+    is_list, is_fixed = pa.types.is_list(dtype), pa.types.is_fixed_size_list(dtype)
+    if not (is_list or is_fixed) or dtype.value_field.name != "item":
+        return None
+    inner = cast_type(dtype.value_type)
+    if inner is None:
+        return None
+    return f"FixedSizeList({dtype.list_size}, {inner})" if is_fixed else f"List({inner})"

@@ -131,7 +131,7 @@ class Registration:
         """Register all tables in a new database; the answer is whether all are there."""
         source, kind = Directory.at(str(self.lake)), migration_type("register")
         options = RunOptions()
-        properties = {"uri": uri, "client.pool-size": str(options.at_once)}
+        properties = {"uri": uri, "client.pool-size": str(options.parallelism)}
         with HiveNamespace(**properties) as namespace:
             request(namespace, "list_tables", id=["default"])  # connects
             endpoints = Endpoints(source, namespace, source.address, address_of(namespace))

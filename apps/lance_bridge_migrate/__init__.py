@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         NullProgress,
         Options,
         Step,
+        StepContext,
         Survey,
-        Work,
         migration_type,
     )
     from .plan import Address, Item, Plan, Problem, Severity
@@ -31,7 +31,7 @@ _NAMES = {
     "endpoints": ("Directory", "Endpoints", "address_of"),
     "levels": ("Level",),
     "migration": (
-        "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work",
+        "MigrationType", "NullProgress", "Options", "Step", "Survey", "StepContext",
         "migration_type",
     ),
     "plan": ("Address", "Item", "Plan", "Problem", "Severity"),
@@ -60,8 +60,8 @@ __all__ = [
     "Severity",
     "State",
     "Step",
+    "StepContext",
     "Survey",
-    "Work",
     "address_of",
     "execute",
     "make_plan",

@@ -117,7 +117,7 @@ class NullProgress:
 
 
 @dataclass(frozen=True)
-class Work:
+class StepContext:
     """The context of one step of one item in one run.
 
     Attributes:
@@ -189,9 +189,9 @@ class Step:
     """
 
     name: str
-    do: Callable[[Work], Facts | None]
-    undo: Callable[[Work], None] | None = None
-    check_undo: Callable[[Work], None] | None = None
+    do: Callable[[StepContext], Facts | None]
+    undo: Callable[[StepContext], None] | None = None
+    check_undo: Callable[[StepContext], None] | None = None
 
 
 class MigrationType(ABC):
@@ -256,12 +256,12 @@ class MigrationType(ABC):
     ) -> Mapping[str, Any]:
         """Read in bulk what `verify` needs for these items, and return it by item key.
 
-        `verify` gets it as `Work.prefetched`. The items are done.
+        `verify` gets it as `StepContext.prefetched`. The items are done.
         """
         return {}
 
     @abstractmethod
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         """Compare a completed item with its source, by reading only."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Any:

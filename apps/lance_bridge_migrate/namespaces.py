@@ -16,7 +16,7 @@ from lance_bridge.catalog import NamespaceRecord, Path
 from lance_bridge.connection import Connection
 from lance_bridge.lost_replies import retry_after_readback
 
-from .migration import Step, Work
+from .migration import Step, StepContext
 from .plan import Item, ItemType, blocker
 from .targets import MARK
 
@@ -55,7 +55,7 @@ def namespace_steps() -> list[Step]:
     return [Step("namespace", _create, _remove)]
 
 
-def _create(work: Work) -> None:
+def _create(work: StepContext) -> None:
     catalog = work.target_tables.connection.catalog
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
     # Another process may have created it.
@@ -63,7 +63,7 @@ def _create(work: Work) -> None:
         retry_after_readback(lambda: catalog.create_namespace(record), lambda: _is_own(work))
 
 
-def _is_own(work: Work) -> bool:
+def _is_own(work: StepContext) -> bool:
     try:
         record = work.target_tables.connection.catalog.load_namespace(work.item.target)
     except NamespaceNotFoundError:
@@ -71,7 +71,7 @@ def _is_own(work: Work) -> bool:
     return record.properties.get(MARK) == work.mark
 
 
-def _remove(work: Work) -> None:
+def _remove(work: StepContext) -> None:
     """Drop a namespace that has this migration's mark, unless it has content."""
     connection, path = work.target_tables.connection, work.item.target
     with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):

@@ -25,7 +25,7 @@ from lance_bridge.names import first_names
 
 from .endpoints import Endpoints
 from .levels import Level
-from .migration import MigrationType, NullProgress, Options, Step, Stopped, Work
+from .migration import MigrationType, NullProgress, Options, Step, StepContext, Stopped
 from .plan import Facts, Item, Plan, new_id, now, without_clashes
 from .record import Event, Failure, ItemState, Journal, Migration, Record
 
@@ -107,14 +107,14 @@ class RunSession:
         with self._lock:
             self.record.apply(event)
 
-    def work(self, item: Item, step: str = "", prefetched: Any = None) -> Work:
+    def work(self, item: Item, step: str = "", prefetched: Any = None) -> StepContext:
         """Return the context of a step of an item."""
         state = self.record.items[item.key]
 
         def keep(facts: Facts) -> None:
             self.note(Event(event="note", item=item.key, step=step or None, facts=facts))
 
-        return Work(
+        return StepContext(
             endpoints=self.endpoints,
             plan=self.record.plan,
             options=self._options,
@@ -128,14 +128,14 @@ class RunSession:
             prefetched=prefetched,
         )
 
-    def find_changed(self, items: Sequence[Item], at_once: int) -> list[ChangedSource]:
+    def find_changed(self, items: Sequence[Item], parallelism: int) -> list[ChangedSource]:
         """Return the items whose source has changed since the plan was made, or is refused.
 
         Raises:
             ServiceUnavailableError: (17) the source is unavailable. No item is to blame for that,
                 nor for Unauthenticated (16) and Throttling (21).
         """
-        with ThreadPoolExecutor(at_once) as pool:
+        with ThreadPoolExecutor(parallelism) as pool:
             # An error cancels the calls that have not started, which may wait for the same timeout.
             found = pool.map(self._compare_source, items)
             return [each for each in found if each is not None]
@@ -157,7 +157,7 @@ class RunSession:
         self,
         items: Iterable[Item],
         do: Callable[[Item], None],
-        at_once: int,
+        parallelism: int,
         *,
         undoing: bool = False,
     ) -> None:
@@ -166,7 +166,7 @@ class RunSession:
         On Ctrl-C or an error, items in progress finish their current step, and no more are started.
         An item fails if `do` raises `Stopped` although the run is not stopping.
         """
-        with ThreadPoolExecutor(at_once) as pool:
+        with ThreadPoolExecutor(parallelism) as pool:
             futures = {pool.submit(do, item): item for item in items}
             try:
                 for future in as_completed(futures):
@@ -183,12 +183,14 @@ class RunSession:
                     future.cancel()
                 raise
 
-    def verify(self, items: Sequence[Item], level: Level, at_once: int) -> None:
+    def verify(self, items: Sequence[Item], level: Level, parallelism: int) -> None:
         """Verify completed items, and record the result."""
         if level is Level.NONE or not items:
             return
         found = self.migration_type.prefetch(self.endpoints, items)
-        self.for_each(items, lambda item: self._verify(item, level, found.get(item.key)), at_once)
+        self.for_each(
+            items, lambda item: self._verify(item, level, found.get(item.key)), parallelism
+        )
 
     def _verify(self, item: Item, level: Level, prefetched: Any) -> None:
         if self.stopping.is_set():
@@ -236,13 +238,13 @@ class RunOptions(Options):
     """The options of a run. They are stored with the run, and are the defaults of the next one.
 
     Attributes:
-        at_once: The number of items to process in parallel.
+        parallelism: The number of items to process in parallel.
         verify: How thoroughly to verify each completed item.
         skip_blocked: Leave out blocked items, and execute the rest.
         stop_on_error: Start no more items after the first failure.
     """
 
-    at_once: int = Field(default=8, ge=1, le=64)
+    parallelism: int = Field(default=8, ge=1, le=64)
     verify: Level = Level.COUNTS
     skip_blocked: bool = False
     stop_on_error: bool = False
@@ -336,7 +338,7 @@ def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
     ]
     count = sum(bool(item.fingerprint) for item in waiting)
     session.progress.announce(f"comparing {count} sources with the plan")
-    changed = session.find_changed(waiting, options.at_once)
+    changed = session.find_changed(waiting, options.parallelism)
     if changed and not session.record.runs:
         raise _source_error(changed)
     session.note(Event(event="run", facts=options.model_dump(mode="json")))
@@ -377,7 +379,7 @@ def _run(session: RunSession, options: RunOptions, left_out: set[str]) -> None:
         for phase in session.record.plan.phases()
     ]
     total = sum(len(phase) for phase in phases)
-    session.progress.announce(f"migrating {total} items, {options.at_once} at a time")
+    session.progress.announce(f"migrating {total} items, {options.parallelism} at a time")
     session.progress.start(total)
     try:
         for phase in phases:
@@ -409,9 +411,9 @@ def _run_phase(session: RunSession, items: Sequence[Item], options: RunOptions) 
     left = [item for item in items if not states[item.key].is_done]
     # Failed items come last, because they may have stopped an earlier run.
     left.sort(key=lambda item: states[item.key].error is not None)
-    session.for_each(left, run, options.at_once)
+    session.for_each(left, run, options.parallelism)
     done = [item for item in items if states[item.key].is_done]
-    session.verify(done, options.verify, options.at_once)
+    session.verify(done, options.verify, options.parallelism)
 
 
 def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
@@ -466,7 +468,7 @@ def verify(
     migration: Migration,
     level: Level = Level.COUNTS,
     *,
-    at_once: int = 8,
+    parallelism: int = 8,
     progress: NullProgress | None = None,
 ) -> Record:
     """Compare all completed items with their sources, and record the result.
@@ -486,7 +488,7 @@ def verify(
             )
         session = RunSession(migration_type, endpoints, record, journal, progress)
         session.progress.start(len(done))
-        session.verify(done, level, at_once)
+        session.verify(done, level, parallelism)
         if session.stop_reason:
             # The journal keeps a reason only for runs.
             session.progress.announce(
@@ -505,7 +507,7 @@ def undo(
     migration: Migration,
     *,
     skip_changed: bool = False,
-    at_once: int = 8,
+    parallelism: int = 8,
     progress: NullProgress | None = None,
 ) -> Record:
     """Undo a migration in reverse order, or continue an earlier undo.
@@ -525,13 +527,13 @@ def undo(
         session = RunSession(migration_type, endpoints, record, journal, progress)
         states = record.items.values()
         items = [each.item for each in states if each.has_started and not each.is_undone]
-        refused = _check_undo(session, items, at_once)
+        refused = _check_undo(session, items, parallelism)
         if refused and not skip_changed:
             raise _undo_refused_error(record, refused)
         session.note(Event(event="undo"))
         for item, error in refused.values():
             session.fail(item, error, undoing=True)
-        _undo_items(session, [item for item in items if item.key not in refused], at_once)
+        _undo_items(session, [item for item in items if item.key not in refused], parallelism)
         return record
 
 
@@ -545,7 +547,7 @@ def _steps_to_undo(session: RunSession, item: Item) -> list[Step]:
 _Refusals = dict[str, tuple[Item, LanceNamespaceError]]
 
 
-def _check_undo(session: RunSession, items: Sequence[Item], at_once: int) -> _Refusals:
+def _check_undo(session: RunSession, items: Sequence[Item], parallelism: int) -> _Refusals:
     """Return the items that cannot be undone, each with the error, by item key."""
     found: _Refusals = {}
 
@@ -559,7 +561,7 @@ def _check_undo(session: RunSession, items: Sequence[Item], at_once: int) -> _Re
         except Stopped as stopped:
             found[item.key] = (item, cancelled_error(stopped))
 
-    session.for_each(items, check, at_once)
+    session.for_each(items, check, parallelism)
     return found
 
 
@@ -571,13 +573,15 @@ def _undo_refused_error(record: Record, refused: _Refusals) -> InvalidTableState
     )
 
 
-def _undo_items(session: RunSession, items: Sequence[Item], at_once: int) -> None:
+def _undo_items(session: RunSession, items: Sequence[Item], parallelism: int) -> None:
     wanted = {item.key for item in items}
     phases = [[i for i in phase if i.key in wanted] for phase in session.record.plan.phases()]
     session.progress.start(len(items))
     try:
         for phase in reversed(phases):
-            session.for_each(phase, lambda item: _undo_item(session, item), at_once, undoing=True)
+            session.for_each(
+                phase, lambda item: _undo_item(session, item), parallelism, undoing=True
+            )
     except KeyboardInterrupt:
         session.note(Event(event="stopped"))
         raise

@@ -31,7 +31,7 @@ from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from .migration import Work
+from .migration import StepContext
 from .plan import Facts, Item, ItemType
 
 MARK = RESERVED_PREFIX + "migration"
@@ -83,7 +83,7 @@ def entries_of_names(tables: Tables, paths: Collection[Path]) -> dict[Path, Tabl
     return {**found, **{each.path: TableEntry(tables.connection, each) for each in records}}
 
 
-def find_own_table(work: Work) -> Table | None:
+def find_own_table(work: StepContext) -> Table | None:
     """Return the item's target if its entry has the item's mark, else None.
 
     Raises:
@@ -93,7 +93,7 @@ def find_own_table(work: Work) -> Table | None:
     return Table.of(entry) if entry is not None and is_own(work, entry) else None
 
 
-def load_own_table(work: Work) -> Table:
+def load_own_table(work: StepContext) -> Table:
     """Return the table that this migration made. Raises ConcurrentModification (14)."""
     table = find_own_table(work)
     if table is None:
@@ -101,7 +101,7 @@ def load_own_table(work: Work) -> Table:
     return table
 
 
-def is_own(work: Work, entry: TableEntry) -> bool:
+def is_own(work: StepContext, entry: TableEntry) -> bool:
     """Return whether an entry has the item's mark."""
     return entry.record.properties.get(MARK) == work.mark
 
@@ -130,7 +130,7 @@ def entry_identity(entry: TableEntry) -> str:
 
 
 def create_entry(
-    work: Work,
+    work: StepContext,
     location: str,
     properties: Mapping[str, str],
     *,
@@ -165,7 +165,7 @@ def create_entry(
         return earlier
 
 
-def allocate_location(work: Work) -> str:
+def allocate_location(work: StepContext) -> str:
     """Return the location that an earlier run noted, if it is still free, or a new one.
 
     The caller must note it before creating the entry: a run may reserve a location and then die.
@@ -180,7 +180,7 @@ def allocate_location(work: Work) -> str:
 # -- undoing ---------------------------------------------------------------------------------------
 
 
-def require_unchanged(work: Work) -> None:
+def require_unchanged(work: StepContext) -> None:
     """Check that the target's entry is unchanged since this migration, or does not exist.
 
     Raises:
@@ -205,7 +205,7 @@ def require_unchanged(work: Work) -> None:
         )
 
 
-def _is_unchanged(work: Work, now: Facts, after: Facts) -> bool:
+def _is_unchanged(work: StepContext, now: Facts, after: Facts) -> bool:
     if work.facts.get(MANAGING):
         now, after = _without_management(now), _without_management(after)
     return now == after
@@ -216,7 +216,7 @@ def _without_management(facts: Facts) -> Facts:
     return {**facts, "properties": kept}
 
 
-def _require_not_renamed(work: Work) -> None:
+def _require_not_renamed(work: StepContext) -> None:
     """Raise InvalidTableState (19) if the entry was renamed within its namespace."""
     with suppress(NamespaceNotFoundError):
         for entry in work.target_tables.scan(work.item.target[:-1]):
@@ -232,7 +232,7 @@ CheckFiles = Callable[[Table], None]
 
 
 def undo_entry(
-    work: Work, *, check_files: CheckFiles | None = None, source: Tables | None = None
+    work: StepContext, *, check_files: CheckFiles | None = None, source: Tables | None = None
 ) -> None:
     """Remove the entry that this migration made, if it exists.
 
@@ -260,14 +260,14 @@ def undo_entry(
         finished.remove()
 
 
-def _require_droppable(work: Work, table: Table, source: Tables | None) -> None:
+def _require_droppable(work: StepContext, table: Table, source: Tables | None) -> None:
     """Raise InvalidTableState (19) if an entry of either catalog shares the location."""
     work.target_tables.require_droppable(table)
     if source is not None:
         source.require_unshared([table.record], work.item.source[:-1])
 
 
-def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None) -> None:
+def _delete_leftovers(work: StepContext, check_files: CheckFiles, source: Tables | None) -> None:
     """Delete what is left at the noted location if the entry does not exist.
 
     This is the reservation of a run that died before it created the entry, or the files of an undo

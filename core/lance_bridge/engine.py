@@ -30,14 +30,14 @@ class Backfill:
     Attributes:
         expression: A Lance SQL expression.
         where: A Lance SQL predicate that selects rows; None for all.
-        at_once: The maximum number of concurrent tasks; None for the engine's default.
+        parallelism: The maximum number of concurrent tasks; None for the engine's default.
         batch_rows: Rows that a task computes at once; None for the engine's default.
     """
 
     column: str
     expression: str
     where: str | None = None
-    at_once: int | None = None
+    parallelism: int | None = None
     batch_rows: int | None = None
 
 
@@ -53,7 +53,7 @@ class Engine(Protocol):
     """Runs jobs over all rows of a table. A job is complete when its method returns."""
 
     def backfill(
-        self, namespace: LanceNamespace, record: TableRecord, ref: Ref, order: Backfill
+        self, namespace: LanceNamespace, record: TableRecord, ref: Ref, request: Backfill
     ) -> str:
         """Fill a column in one commit, and return the identifier of its transaction.
 

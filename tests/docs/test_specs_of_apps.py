@@ -163,7 +163,7 @@ def test_the_levels_and_the_defaults_of_a_run_are_those_of_the_code() -> None:
     assert first_cells("Verifying", "level", MIGRATION_SPEC) == [each.value for each in Level]
     default = RunOptions()
     text = MIGRATION_SPEC.path.read_text(encoding="utf-8")
-    assert f"at the same time ({default.at_once})" in text
+    assert f"at the same time ({default.parallelism})" in text
     [row] = [r for r in MIGRATION_SPEC.rows("Verifying", "level") if "default" in r[1]]
     assert row[0] == f"`{default.verify.value}`"
 

@@ -61,7 +61,7 @@ class Job:
     dies_at: int = -1
     waits_at: int = -1
     reached: str = ""
-    at_once: int = 1
+    parallelism: int = 1
     source: dict[str, str] = field(default_factory=dict)
     target: dict[str, str] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ def do(job: Job) -> int:
         if job.action == "undo":
             undo(migration_type, endpoints, migration)
         else:
-            execute(migration_type, endpoints, migration, RunOptions(at_once=job.at_once))
+            execute(migration_type, endpoints, migration, RunOptions(parallelism=job.parallelism))
     return moments.passed
 
 

@@ -382,7 +382,7 @@ def blocked(plan: Plan) -> str:
 
 def done(run: Run, verify: str = "checksums") -> Record:
     """Run an increment, which must succeed."""
-    record = run.execute(at_once=1, verify=verify)
+    record = run.execute(parallelism=1, verify=verify)
     assert failed(record) == []
     return record
 

@@ -40,7 +40,7 @@ from spark.sql_helpers import setting
 
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets, verify
-from lance_bridge_migrate.migration import Work
+from lance_bridge_migrate.migration import StepContext
 from lance_bridge_migrate.migrations import incremental
 from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
 from lance_bridge_migrate.plan import Address, Item
@@ -75,7 +75,7 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
             mark_of_table="mark",
             switch_to="t",
         )
-        work = Work(
+        work = StepContext(
             endpoints,
             Plan(
                 id="id", type="catch-up", created="", source=SPARK, target=endpoints.target_address
@@ -169,7 +169,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         assert "There are no new rows" in item.nothing_to_do, "the null was converted"
         plan_next(run, after=first, **options, switch_to="t")
         scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
-        [problem] = failed(run.execute(at_once=1))
+        [problem] = failed(run.execute(parallelism=1))
         assert "'x' is null in 2 rows, and in 1 of the table" in problem
         # Row 2 has a greater value now: no row of the table's is missing.
         scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
@@ -180,7 +180,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         counted, null = sorted(problems())[::-1]
         assert "6 rows, and the table would have 4: some were deleted, or arrived late" in counted
         assert "'x' is null in 2 rows of the source, and in 1 of the table" in null
-        assert run.execute(at_once=1, verify="counts").state is State.DIFFERS
+        assert run.execute(parallelism=1, verify="counts").state is State.DIFFERS
         scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")
         counted, null = sorted(problems())[::-1]
         assert "2 rows, and the table would have 4" in counted
@@ -311,11 +311,11 @@ def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
         add(scene, database, 20, 30)
         plan_next(run, by="column", column="id", switch_to="t")
         with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
-            run.execute(at_once=1)
+            run.execute(parallelism=1)
         recreate_table(scene)
         version = scene.dataset("t_new").version
         assert version == first.record().items[f"{database}/t"].facts["version"]
-        [problem] = failed(run.execute(at_once=1))
+        [problem] = failed(run.execute(parallelism=1))
         assert "has been recreated since the plan was made" in problem
         assert run.undo().state is State.UNDONE
         increments: tuple[dict[str, Any], ...] = (
@@ -485,7 +485,7 @@ def _killed(scene: Scene, run: Run, table: str) -> None:
 
     def execute(moment: int = -1) -> int:
         with moments(moment, _CHANGES) as passed:
-            assert failed(run.execute(at_once=1, verify="none")) == []
+            assert failed(run.execute(parallelism=1, verify="none")) == []
         return passed()
 
     def undo(moment: int = -1) -> int:
@@ -567,10 +567,10 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
         for options in ({"by": "column", "column": "id"}, {"by": "partition", "key": ["id"]}):
             plan_next(run, after=first, **options)
             with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
-                run.execute(at_once=1)
+                run.execute(parallelism=1)
             before, others = scene.dataset("t_new"), scene.dataset("t_new")
             others.delete("id = 1")
-            record = run.execute(at_once=1)
+            record = run.execute(parallelism=1)
             error = error_of(record, f"{database}/t")
             assert error.code == ConcurrentModificationError.code, error
             assert run.undo().state is State.UNDONE, "there is nothing to undo"
@@ -587,7 +587,7 @@ def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> 
             f"(SELECT id, concat('row ', id) AS name, id DIV 10 AS part FROM range(1, 20))"
         )
         plan_next(run, by="column", column="id", key=["id"], switch_to="t")
-        [problem] = failed(run.execute(at_once=1, verify="none"))
+        [problem] = failed(run.execute(parallelism=1, verify="none"))
         assert "run another increment" not in problem
         assert "Rows were deleted in the source" in problem
         assert "run an increment by partition with --key" in problem
@@ -596,7 +596,7 @@ def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> 
         plan_next(run, after=first, by="partition", key=["id"], switch_to="t")
         place = scene.directory / "raw" / "t" / "part=0"
         place.rename(scene.directory / "away")
-        [problem] = failed(run.execute(at_once=1, verify="none"))
+        [problem] = failed(run.execute(parallelism=1, verify="none"))
         assert "do not exist" in problem, "not taken for deleted"
         assert "do not exist" in blocked(plan_next(run, after=first, by="partition", key=["id"]))
         (scene.directory / "away").rename(place)

@@ -112,7 +112,7 @@ def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake
     refused = run(*command, "--execute", code=1)
     assert "--skip-blocked" in refused.stderr
     assert prod.entries() == {}
-    done = answer_of(*command, "--execute", "--skip-blocked", "--at-once", "2")
+    done = answer_of(*command, "--execute", "--skip-blocked", "--parallelism", "2")
     assert done["counts"] == {"done": 2, "blocked": 1}
     again = answer_of("migrate", "undo", done["plan"]["id"])
     assert again["state"] == "undone"
@@ -173,7 +173,7 @@ def test_a_run_says_what_it_does_keeps_the_stacks_of_failures_and_says_how_to_co
     assert "planning register" in planned.stderr
     [id] = state.ids()
     register_rows(prod, "a", tmp_path / "other.lance")
-    failed = run("migrate", "resume", id, "--stop-on-error", "--at-once", "1", code=1)
+    failed = run("migrate", "resume", id, "--stop-on-error", "--parallelism", "1", code=1)
     assert "comparing 2 sources with the plan" in failed.stderr
     assert "migrating 3 items, 1 at a time" in failed.stderr
     log = state.get(id).directory / "log.txt"

@@ -57,7 +57,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, e
             indices=[{"column": "id", "kind": "BTREE"}],
         )
         with moments() as passed:
-            assert failed(run.execute(at_once=1)) == []
+            assert failed(run.execute(parallelism=1)) == []
         expected = rows_of(scene.dataset("orders").to_table())
         versions = len(scene.dataset("orders").versions())
         with moments() as undoing:
@@ -69,9 +69,9 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, e
         for moment, is_resumed in product(at, ways) if every == 1 else zip(at, cycle(ways)):
             again(run)
             with pytest.raises(Died), moments(moment):
-                run.execute(at_once=1)
+                run.execute(parallelism=1)
             if is_resumed:  # or else it is undone from where it is
-                assert failed(run.execute(at_once=1)) == [], moment
+                assert failed(run.execute(parallelism=1)) == [], moment
                 assert rows_of(scene.dataset("orders").to_table()) == expected, moment
                 assert len(scene.dataset("orders").versions()) == versions, moment
             with suppress(Died), moments(moment % undoing()):
@@ -126,7 +126,7 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
     with scene.converting(database) as run:
         for moment in count():
             with pytest.raises(Died), moments(moment):
-                run.execute(at_once=1)
+                run.execute(parallelism=1)
             if "load" in run.migration.record().items[f"{database}/orders"].steps:
                 break
         scene.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
@@ -179,7 +179,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
         )
     with scene.converting(database, vectors={"vector": 2}) as run:
         for _ in range(2):  # the next run tries it again
-            record = run.execute(at_once=4)
+            record = run.execute(parallelism=4)
             assert counts_of(record) == {"done": 5, "failed": 1}
             wrong = error_of(record, f"{database}/c")
             assert wrong.code == int(ErrorCode.INVALID_INPUT)

@@ -160,7 +160,7 @@ def test_killed_at_any_moment_and_run_again_it_is_the_same_copy(
 ) -> None:
     copies = tmp_path / "copies"
     with moments() as passed:
-        run.execute(at_once=1)
+        run.execute(parallelism=1)
     expected = files(copies)
     copied = {v for k, v in files(source.lake).items() if not k.endswith("hint.json")}
     assert copied == {v for k, v in expected.items() if not k.endswith(RESERVED_FILE)}
@@ -168,7 +168,7 @@ def test_killed_at_any_moment_and_run_again_it_is_the_same_copy(
     for moment in range(0, passed(), every):
         run.plan_again()
         with pytest.raises(Died), moments(moment):
-            run.execute(at_once=1)
+            run.execute(parallelism=1)
         if moment % 3 or every > 1:
             assert run.execute(verify="checksums").state is State.DONE, moment
             assert files(copies) == expected, moment
@@ -206,7 +206,7 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
     for moment in count():
         # It dies again and again, until the entry exists, and none of the data.
         with pytest.raises(Died), moments(moment):
-            run.execute(at_once=1)
+            run.execute(parallelism=1)
         if ".".join(target.table("a")) in target.entries():
             break
     place = str(copy)
@@ -251,7 +251,7 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
     register_rows(source, "b")
     with copying(source, target) as run:
         with pytest.raises(Died), dying_before("started", "entry"):
-            run.execute(at_once=1)
+            run.execute(parallelism=1)
         with raw_client(source.port) as client:
             entry = client.get_table(source.prefix, "b")
             del entry.parameters["table_type"]

@@ -333,7 +333,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
     options = {"directory": str(scene.directory / "parquet"), "partition_by": ["part"]}
     with exporting(scene, **options, database=database) as run:
         with moments(changes=_CHANGES) as passed:
-            assert failed(run.execute(at_once=1)) == []
+            assert failed(run.execute(parallelism=1)) == []
         with moments(changes=_CHANGES) as undoing:
             assert run.undo().state is State.UNDONE
         assert passed() >= 10
@@ -341,9 +341,9 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
         for moment, is_resumed in product(range(passed()), (True, False)):
             again(run)
             with pytest.raises(Died), moments(moment, _CHANGES):
-                run.execute(at_once=1)
+                run.execute(parallelism=1)
             if is_resumed:  # or else it is undone from where it is
-                assert failed(run.execute(at_once=1)) == [], moment
+                assert failed(run.execute(parallelism=1)) == [], moment
                 ids = [row["id"] for row in scene.spark.table(f"{database}.t").collect()]
                 assert sorted(ids) == [0, 1, 2, 3], moment
             with suppress(Died), moments(moment % undoing(), _CHANGES):

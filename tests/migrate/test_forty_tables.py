@@ -160,7 +160,7 @@ class Scene:
 
     def resuming(self) -> list[str]:
         """Return the arguments of the command that resumes."""
-        how = ["--skip-blocked", "--verify", "counts", "--at-once", "4"]
+        how = ["--skip-blocked", "--verify", "counts", "--parallelism", "4"]
         how += ["--source-property", _OF_JAVA]
         return ["migrate", "resume", self.id, *how, *self._common()]
 

@@ -26,7 +26,7 @@ from lance_bridge_migrate.record import Event, Failure, Journal, Record, read
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#journal", "migration.md#plan")]
 
 EVENTS = [
-    Event(event="run", facts={"at_once": 1}),
+    Event(event="run", facts={"parallelism": 1}),
     Event(event="started", item="a", step="entry"),
     Event(event="done", item="a", step="entry", facts={"after": {"ä": [1, None]}}, is_last=True),
 ]

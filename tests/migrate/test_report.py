@@ -66,7 +66,9 @@ def tables(count: int) -> list[Item]:
 
 
 def started(options: Facts | None = None, seconds: float = 0) -> Event:
-    return Event(event="run", facts=options or {"at_once": 2, "verify": "counts"}, at=at(seconds))
+    return Event(
+        event="run", facts=options or {"parallelism": 2, "verify": "counts"}, at=at(seconds)
+    )
 
 
 def ended(seconds: float, name: Any = "ended") -> Event:
@@ -544,7 +546,7 @@ def test_secrets_are_not_shown_wherever_they_were_noted() -> None:
     item = table(facts={"source": {"read_options": {"password": secret}}, "note": secret})
     failure = f"https://me:{secret}@host/x?sig={secret}&a=1 refused; secret_access_key = {secret}"
     events = [
-        started({"at_once": 1, "extra": secret}),
+        started({"parallelism": 1, "extra": secret}),
         *written(item, token=secret, location=f"s3://key:{secret}@bucket/t.lance"),
         Event(event="failed", item=item.key, error=Failure(code=17, message=failure)),
     ]

@@ -62,9 +62,9 @@ from lance_bridge_migrate.migration import (
     NullProgress,
     Options,
     Step,
+    StepContext,
     Stopped,
     Survey,
-    Work,
 )
 from lance_bridge_migrate.plan import Address, new_id, now
 from lance_bridge_migrate.record import Check
@@ -120,7 +120,7 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) ->
     with registering(hive) as run:
         with pytest.raises(KeyboardInterrupt):
             execute(
-                run.type, run.endpoints, run.migration, RunOptions(at_once=1), Interrupting("b")
+                run.type, run.endpoints, run.migration, RunOptions(parallelism=1), Interrupting("b")
             )
         record = run.migration.record()
         assert record.runs[-1].ended is not None
@@ -328,7 +328,7 @@ class Touch(MigrationType):
     def survey(self, *_: Any) -> Survey:
         raise NotImplementedError
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - as declared
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:  # noqa: ARG002 - as declared
         error = self.verify_errors.get(work.item.source[-1])
         if error is not None:
             raise error
@@ -343,14 +343,14 @@ class Touch(MigrationType):
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - as declared
         return [Step("touch", self._touch, self._undo)]
 
-    def _touch(self, work: Work) -> None:
+    def _touch(self, work: StepContext) -> None:
         with self._lock:
             self.started.append(work.item.source[-1])
         error = self.errors.get(work.item.source[-1])
         if error is not None:
             raise error
 
-    def _undo(self, work: Work) -> None:
+    def _undo(self, work: StepContext) -> None:
         error = self.undo_errors.get(work.item.source[-1])
         if error is not None:
             raise error
@@ -388,7 +388,7 @@ def exit_code_of(record: Record) -> int:
 @pytest.mark.quick
 def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migration) -> None:
     touch = Touch(failing(ServiceUnavailableError("no answer")))
-    record = run(migration, touch, at_once=2)
+    record = run(migration, touch, parallelism=2)
     assert 5 <= len(touch.started) <= 7
     assert record.counts[State.PLANNED] == TABLES - len(touch.started)
     assert "no answer" in record.runs[-1].stop_reason
@@ -402,7 +402,7 @@ def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migratio
 def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> None:
     bad = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
     bad |= failing(InvalidInputError("wrong"), range(30, TABLES))
-    record = run(migration, Touch(bad), at_once=1)
+    record = run(migration, Touch(bad), parallelism=1)
     assert record.runs[-1].stop_reason == ""
     assert record.counts == {State.FAILED: len(bad), State.DONE: TABLES - len(bad)}
 
@@ -410,15 +410,15 @@ def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> N
 @pytest.mark.quick
 def test_tables_that_ended_a_run_do_not_keep_the_next_from_the_others(migration: Migration) -> None:
     broken = failing(ServiceUnavailableError("broken"), range(5))
-    assert run(migration, Touch(broken), at_once=1).counts[State.PLANNED] == TABLES - 5
-    record = run(migration, Touch(broken), at_once=1)
+    assert run(migration, Touch(broken), parallelism=1).counts[State.PLANNED] == TABLES - 5
+    record = run(migration, Touch(broken), parallelism=1)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
 
 
 @pytest.mark.quick
 def test_a_run_ends_with_the_first_error_where_it_is_to(migration: Migration) -> None:
     touch = Touch({"t03": InvalidInputError("wrong")})
-    record = run(migration, touch, at_once=1, stop_on_error=True)
+    record = run(migration, touch, parallelism=1, stop_on_error=True)
     assert touch.started == ["t00", "t01", "t02", "t03"]
     assert "'db.t03'" in record.runs[-1].stop_reason
 
@@ -441,12 +441,12 @@ class Announced(NullProgress):
 def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migration) -> None:
     touch = Touch({})
     touch.verify_errors = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
-    record = execute(touch, ENDPOINTS, migration, RunOptions(at_once=1))
+    record = execute(touch, ENDPOINTS, migration, RunOptions(parallelism=1))
     half = TABLES // 2
     assert record.runs[-1].stop_reason == ""
     assert record.counts == {State.FAILED: half, State.DONE: half}
     announced = Announced()
-    record = verify(touch, ENDPOINTS, migration, at_once=1, progress=announced)
+    record = verify(touch, ENDPOINTS, migration, parallelism=1, progress=announced)
     assert record.counts == {State.FAILED: half, State.DONE: half}
     assert announced.texts == []
 
@@ -457,7 +457,7 @@ def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migra
     touch, announced = Touch({}), Announced()
     run(migration, touch)
     touch.verify_errors = failing(ServiceUnavailableError("no answer"))
-    record = verify(touch, ENDPOINTS, migration, at_once=1, progress=announced)
+    record = verify(touch, ENDPOINTS, migration, parallelism=1, progress=announced)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
     [text] = announced.texts
     assert text == (
@@ -483,7 +483,7 @@ def test_only_tables_whose_source_cannot_be_read_fail_in_a_later_run(migration: 
         run(migration, touch)
     assert migration.record().state is State.PLANNED
     changed, touch.sources = touch.sources, {}
-    run(migration, touch, at_once=1, stop_on_error=True)
+    run(migration, touch, parallelism=1, stop_on_error=True)
     touch.sources = changed
     record = run(migration, touch)
     failed = {key: each.error.code for key, each in record.items.items() if each.error is not None}
@@ -508,7 +508,7 @@ def test_a_run_ends_where_the_source_does_not_respond(
     migration: Migration, error: LanceNamespaceError | Stopped
 ) -> None:
     touch = Touch({"t00": InvalidInputError("wrong")})
-    run(migration, touch, at_once=1, stop_on_error=True)
+    run(migration, touch, parallelism=1, stop_on_error=True)
     touch.sources = {"t01": error}
     with pytest.raises(LanceNamespaceError, match=str(error)):
         run(migration, touch)
@@ -536,7 +536,7 @@ class StopsWithTheRun(Touch):
         super().__init__({"t00": InvalidInputError("wrong"), "t01": Stopped()})
         self._second = threading.Event()
 
-    def _touch(self, work: Work) -> None:
+    def _touch(self, work: StepContext) -> None:
         name = work.item.source[-1]
         if name == "t00":
             assert self._second.wait(SECONDS)
@@ -548,7 +548,7 @@ class StopsWithTheRun(Touch):
 
 @pytest.mark.quick
 def test_a_step_that_ends_early_because_the_run_stops_has_not_failed(migration: Migration) -> None:
-    record = run(migration, StopsWithTheRun(), at_once=2, stop_on_error=True)
+    record = run(migration, StopsWithTheRun(), parallelism=2, stop_on_error=True)
     assert record.items["db/t00"].state is State.FAILED
     assert record.items["db/t01"].state is State.STARTED
 
@@ -579,7 +579,7 @@ def test_an_undo_that_fails_exits_with_1(
 @pytest.mark.spec("migration.md#from-python")
 def test_a_complete_undo_exits_with_0_although_an_item_had_failed(migration: Migration) -> None:
     touch = Touch({"t00": InvalidInputError("wrong")})
-    run(migration, touch, at_once=1, stop_on_error=True)
+    run(migration, touch, parallelism=1, stop_on_error=True)
     touch.sources = {"t01": "changed"}
     record = run(migration, touch)
     assert exit_code_of(record) == 1
@@ -596,13 +596,13 @@ def test_a_migration_that_is_not_done_exits_with_1(migration: Migration) -> None
         """Stands for the death of the process."""
 
     class Dying(Touch):
-        def _touch(self, work: Work) -> None:
+        def _touch(self, work: StepContext) -> None:
             if work.item.source[-1] == "t05":
                 raise Killed
             super()._touch(work)
 
     with pytest.raises(Killed):
-        run(migration, Dying({}), at_once=1)
+        run(migration, Dying({}), parallelism=1)
     record = verify(Touch({}), ENDPOINTS, migration)
     assert record.state is State.STARTED
     assert exit_code_of(record) == 1

@@ -92,7 +92,7 @@ StateDirectory = Annotated[
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option("--at-once", min=1, max=64, help="Number of tables to process in parallel."),
+    typer.Option("--parallelism", min=1, max=64, help="Number of tables to process in parallel."),
 ]
 SourceProperties = Annotated[
     list[str] | None,
@@ -137,7 +137,7 @@ class TargetNamespace:
 class Execution:
     """Options of a run. None means the value of the last run, or the default."""
 
-    at_once: Parallelism = None
+    parallelism: Parallelism = None
     verify: Annotated[
         Level | None, typer.Option("--verify", help="Verification level of each table.")
     ] = None
@@ -172,7 +172,7 @@ class Execution:
 class Reconnection:
     """Options of a command for a saved migration."""
 
-    at_once: Parallelism = None
+    parallelism: Parallelism = None
     source_properties: SourceProperties = None
     properties: Properties = None
     state: StateDirectory = None

@@ -174,7 +174,7 @@ def run(
     from .progress import log_file, progress_bar  # noqa: PLC0415
 
     given = {
-        "at_once": execution.at_once,
+        "parallelism": execution.parallelism,
         "verify": execution.verify,
         "skip_blocked": execution.skip_blocked or None,
         "stop_on_error": execution.stop_on_error or None,
@@ -352,7 +352,7 @@ def verify(
                 endpoints,
                 migration,
                 level,
-                at_once=again.at_once or 8,
+                parallelism=again.parallelism or 8,
                 progress=bar,
             )
     print_record(record, again.output)
@@ -388,7 +388,7 @@ def undo(
                 endpoints,
                 migration,
                 skip_changed=skip_changed,
-                at_once=again.at_once or 8,
+                parallelism=again.parallelism or 8,
                 progress=bar,
             )
     print_record(record, again.output)

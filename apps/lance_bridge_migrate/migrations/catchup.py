@@ -23,7 +23,7 @@ from lance_bridge_spark.rows import address_in
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import MigrationType, Step, StepContext, Survey
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
 from ..spark import changes, completeness, listing, schema, sources, writing
@@ -134,7 +134,7 @@ class CatchUp(MigrationType):
         )
         return [rows, switch]
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         become_active(work.endpoints.source)
         return list(_checks(work, level))
 
@@ -299,7 +299,7 @@ def _missed_changes(options: CatchUpOptions, total: int, expected: int) -> Probl
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def _checks(work: Work, level: Level) -> Iterator[Check]:
+def _checks(work: StepContext, level: Level) -> Iterator[Check]:
     """Compare the whole source, as the increment read it, with the table."""
     spark = work.endpoints.source
     path, version = current_path(work.item, work.facts), int(work.facts["version"])
@@ -317,7 +317,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
         yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
 
 
-def _source_as_read(work: Work, target: Any) -> Any:
+def _source_as_read(work: StepContext, target: Any) -> Any:
     """Return the source rows that the table should have, without those that came later."""
     facts = CatchUpFacts.of(work.item)
     source, increment = facts.read(work.endpoints.source), facts.increment(work.options)

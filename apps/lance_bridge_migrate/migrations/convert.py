@@ -25,7 +25,7 @@ from lance_bridge_spark.rows import address_in
 from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import MigrationType, Step, StepContext, Survey
 from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..record import Check
@@ -105,7 +105,7 @@ class Convert(MigrationType):
     def steps(self, item: Item) -> Sequence[Step]:
         return namespace_steps() if item.type is ItemType.NAMESPACE else loading_steps(item)
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         if work.item.type is ItemType.NAMESPACE:
             return []
         facts = facts_of(work.item)
@@ -338,7 +338,7 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None, SecondR
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
+def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     """Compare the source with the version that the migration wrote."""
     spark = work.endpoints.source
     source = facts.read(spark)

@@ -39,7 +39,7 @@ from lance_bridge.types import columns_of
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, Stopped, Survey, Work
+from ..migration import MigrationType, Step, StepContext, Stopped, Survey
 from ..namespaces import namespace_steps
 from ..plan import Facts, Item, ItemType, blocker, blockers_in
 from ..record import Check
@@ -113,7 +113,7 @@ class Copy(MigrationType):
         steps = [Step("entry", _create, _undo, _check_undo), Step("files", _copy)]
         return [*steps, Step("manage", manage_versions)] if CopyFacts.of(item).managed else steps
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         if work.item.type is ItemType.NAMESPACE:
             return []
         version = CopyFacts.of(work.item).version
@@ -164,7 +164,7 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
     return any(getattr(file, "base_id", None) is not None for file in kept)
 
 
-def _open_source(work: Work) -> lance.LanceDataset:
+def _open_source(work: StepContext) -> lance.LanceDataset:
     version = CopyFacts.of(work.item).version
     return work.source_tables.load(work.item.source).open(Ref(version=version))
 
@@ -172,7 +172,7 @@ def _open_source(work: Work) -> lance.LanceDataset:
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _create(work: Work) -> Facts:
+def _create(work: StepContext) -> Facts:
     location = allocate_location(work)
     work.note(location=location)
     columns = columns_of(_open_source(work).schema)
@@ -181,7 +181,7 @@ def _create(work: Work) -> Facts:
     return {AFTER: entry_facts(table), "location": table.location}
 
 
-def _copy(work: Work) -> Facts:
+def _copy(work: StepContext) -> Facts:
     table = load_own_table(work)
     _require_no_branches(work)
     source = work.source_tables.load(work.item.source).files()
@@ -204,7 +204,7 @@ def _copy(work: Work) -> Facts:
     return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
 
 
-def _require_no_branches(work: Work) -> None:
+def _require_no_branches(work: StepContext) -> None:
     """Raise ConcurrentModification (14) if the source has branches since the plan was made."""
     found = branches_of(_open_source(work))
     if found:
@@ -214,7 +214,7 @@ def _require_no_branches(work: Work) -> None:
         )
 
 
-def _check_undo(work: Work) -> None:
+def _check_undo(work: StepContext) -> None:
     """Raise InvalidTableState (19) if other writers changed the entry or wrote to the table."""
     require_unchanged(work)
     table = find_own_table(work)
@@ -222,7 +222,7 @@ def _check_undo(work: Work) -> None:
         _require_own_files(work, table)
 
 
-def _require_own_files(work: Work, table: Table) -> None:
+def _require_own_files(work: StepContext, table: Table) -> None:
     """Raise InvalidTableState (19) if the table has versions or branches that were not copied."""
     if table.is_declared():
         return
@@ -235,7 +235,7 @@ def _require_own_files(work: Work, table: Table) -> None:
         )
 
 
-def _undo(work: Work) -> None:
+def _undo(work: StepContext) -> None:
     undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_tables)
 
 

@@ -12,7 +12,7 @@ from lance_bridge.requests import Ref
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import MigrationType, Step, StepContext, Survey
 from ..plan import Item, Problem, blocker, warning
 from ..record import Check
 from ..selection import Selection, entries_of
@@ -70,7 +70,7 @@ class Entries(MigrationType):
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
         return find_entries(endpoints.target_tables, items)
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         source, path = work.source_tables, work.item.source
         return verify_registration(
             work, level, lambda version: source.load(path).open(Ref(version))

@@ -29,7 +29,7 @@ from lance_bridge_spark.types import require_distinct
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
+from ..migration import ItemFacts, MigrationType, PlainLocation, Step, StepContext, Survey
 from ..plan import Address, Facts, Item, blocker
 from ..record import Check
 from ..selection import Selection, entries_of
@@ -109,7 +109,7 @@ class Export(MigrationType):
             return [written]
         return [written, Step("table", _create_table, _drop_table, _require_own_table)]
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         return list(_checks(work, level))
 
 
@@ -151,11 +151,11 @@ def _plan_table(spark: Any, source: Table, options: ExportOptions, item: Item) -
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _directory(work: Work) -> str:
+def _directory(work: StepContext) -> str:
     return work.item.target[0]
 
 
-def _staging(work: Work) -> str:
+def _staging(work: StepContext) -> str:
     """Return the staging directory: a unique sibling of the target directory.
 
     Its name starts with a dot, so that readers of the parent directory ignore it.
@@ -164,12 +164,12 @@ def _staging(work: Work) -> str:
     return locations.join(above, f".{work.mark.replace('/', '-')}")
 
 
-def _read_source(work: Work) -> Any:
+def _read_source(work: StepContext) -> Any:
     address = address_in(work.endpoints.source, work.item.source)
     return read_back(work.endpoints.target, address, ExportFacts.of(work.item).version)
 
 
-def _write(work: Work) -> Facts:
+def _write(work: StepContext) -> Facts:
     """Write the files to the staging directory and rename it, unless an earlier run did."""
     spark, directory = work.endpoints.target, _directory(work)
     found = files.listing(spark, directory)
@@ -190,7 +190,7 @@ def _write(work: Work) -> Facts:
     return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
 
 
-def _write_staged(work: Work) -> files.Listing:
+def _write_staged(work: StepContext) -> files.Listing:
     """Write all files to the staging directory, unless an earlier run did, and return them."""
     spark, staging = work.endpoints.target, _staging(work)
     made = files.listing(spark, staging)
@@ -207,11 +207,11 @@ def _already_exists(directory: str) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(f"{directory} was created after the plan was made")
 
 
-def _is_staged(work: Work) -> bool:
+def _is_staged(work: StepContext) -> bool:
     return files.listing(work.endpoints.target, _staging(work)) is not None
 
 
-def _is_own(work: Work, found: files.Listing) -> bool:
+def _is_own(work: StepContext, found: files.Listing) -> bool:
     """Return whether this migration put the files, or a part of them, into the directory.
 
     While the staging directory exists, the target has at most a part of the files. They are
@@ -225,7 +225,7 @@ def _is_own(work: Work, found: files.Listing) -> bool:
     return bool(found == made)
 
 
-def _require_same_files(work: Work) -> None:
+def _require_same_files(work: StepContext) -> None:
     """Raise InvalidTableState (19) if the content of the directory was changed."""
     found = files.listing(work.endpoints.target, _directory(work))
     made = work.facts.get(_FILES)
@@ -237,7 +237,7 @@ def _require_same_files(work: Work) -> None:
     )
 
 
-def _delete(work: Work) -> None:
+def _delete(work: StepContext) -> None:
     _require_same_files(work)
     found = files.listing(work.endpoints.target, _directory(work))
     if found is not None and _is_own(work, found):
@@ -248,13 +248,13 @@ def _delete(work: Work) -> None:
 # -- the table -------------------------------------------------------------------------------------
 
 
-def _table(work: Work) -> tuple[str, str]:
+def _table(work: StepContext) -> tuple[str, str]:
     table = ExportFacts.of(work.item).table
     assert table is not None
     return table
 
 
-def _create_table(work: Work) -> Facts:
+def _create_table(work: StepContext) -> Facts:
     spark, table = work.endpoints.target, _table(work)
     by = ExportFacts.of(work.item).partition_by
     if not work.is_repeated or parquet_tables.mark_of(spark, table) != work.mark:
@@ -267,7 +267,7 @@ def _create_table(work: Work) -> Facts:
     return {}
 
 
-def _require_own_table(work: Work) -> None:
+def _require_own_table(work: StepContext) -> None:
     """Raise InvalidTableState (19) if this migration did not create the table of that name."""
     found = parquet_tables.mark_of(work.endpoints.target, _table(work))
     if found not in (None, work.mark):
@@ -276,7 +276,7 @@ def _require_own_table(work: Work) -> None:
         )
 
 
-def _drop_table(work: Work) -> None:
+def _drop_table(work: StepContext) -> None:
     _require_own_table(work)
     name = quoted((OWN_CATALOG, *_table(work)))
     with spark_errors(f"Table '{display(_table(work))}' is not dropped"):
@@ -286,7 +286,7 @@ def _drop_table(work: Work) -> None:
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def _read_target(work: Work, columns: Any) -> Any:
+def _read_target(work: StepContext, columns: Any) -> Any:
     """Return the written rows. Partition columns have the source's types, not inferred ones."""
     spark, facts = work.endpoints.target, ExportFacts.of(work.item)
     if facts.table is not None:
@@ -295,7 +295,7 @@ def _read_target(work: Work, columns: Any) -> Any:
     return reader.parquet(_directory(work))
 
 
-def _checks(work: Work, level: Level) -> Iterator[Check]:
+def _checks(work: StepContext, level: Level) -> Iterator[Check]:
     source = _read_source(work)
     with spark_errors(f"{_directory(work)} cannot be read"):
         target = _read_target(work, source.schema)

@@ -33,7 +33,7 @@ from lance_bridge_spark.rows import (
     find_table,
 )
 
-from ..migration import ItemFacts, Options, Work
+from ..migration import ItemFacts, Options, StepContext
 from ..plan import Facts, Item, Problem, blocker
 from ..spark import changes, completeness, listing, schema, snapshots, sources
 from ..spark.changes import DELETED, ChangeRange, Increment
@@ -169,7 +169,7 @@ def is_table_of(item: Item, entry: TableEntry | None) -> bool:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def apply(work: Work) -> Facts:
+def apply(work: StepContext) -> Facts:
     """Append the rows of the increment, or merge them by key, unless an earlier run did.
 
     Raises:
@@ -201,7 +201,7 @@ def apply(work: Work) -> Facts:
     return write(work, rows, facts.version_before)
 
 
-def _append(work: Work, rows: Any, version: int) -> Facts:
+def _append(work: StepContext, rows: Any, version: int) -> Facts:
     loaded = append(
         rows,
         address_in(work.endpoints.target, work.item.target),
@@ -215,7 +215,7 @@ def _append(work: Work, rows: Any, version: int) -> Facts:
     return {"version": loaded.version, "rows_written": loaded.rows}
 
 
-def _merge(work: Work, rows: Any, version: int) -> Facts:
+def _merge(work: StepContext, rows: Any, version: int) -> Facts:
     spark = work.endpoints.source
     table = find_table(address_in(work.endpoints.target, work.item.target))
     snapshot = Snapshot(spark, table, table.open(Ref(version=version), write=True))
@@ -236,12 +236,12 @@ def _merge(work: Work, rows: Any, version: int) -> Facts:
 # -- undoing ---------------------------------------------------------------------------------------
 
 
-def check_undo(work: Work) -> None:
+def check_undo(work: StepContext) -> None:
     """Raise InvalidTableState (19) if other writers have changed rows since."""
     _table_to_restore(work)
 
 
-def restore(work: Work) -> None:
+def restore(work: StepContext) -> None:
     """Restore the version before the increment, as a new version."""
     table = _table_to_restore(work)
     if table is None:
@@ -252,7 +252,7 @@ def restore(work: Work) -> None:
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
 
 
-def _table_to_restore(work: Work) -> Table | None:
+def _table_to_restore(work: StepContext) -> Table | None:
     """Return the table if the increment has changes to undo, or None.
 
     Raises:
@@ -280,7 +280,7 @@ def _table_to_restore(work: Work) -> Table | None:
     )
 
 
-def _find_table(work: Work) -> Table | None:
+def _find_table(work: StepContext) -> Table | None:
     """Return the table under its original or final name, or None if it does not exist."""
     names = [work.item.target]
     if CatchUpFacts.of(work.item).switch_to:
@@ -292,7 +292,7 @@ def _find_table(work: Work) -> Table | None:
     return None
 
 
-def _version_written(work: Work, dataset: lance.LanceDataset) -> int | None:
+def _version_written(work: StepContext, dataset: lance.LanceDataset) -> int | None:
     """Return the version that an earlier run of the step committed, or None."""
     before = CatchUpFacts.of(work.item).version_before
     transaction = transaction_of(work.mark, ROWS)
@@ -314,12 +314,12 @@ def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
     return []
 
 
-def _is_at(work: Work, path: Path) -> bool:
+def _is_at(work: StepContext, path: Path) -> bool:
     """Return whether the entry at a path is that of the plan's table."""
     return is_table_of(work.item, work.target_tables.find(path))
 
 
-def switch(work: Work) -> Facts:
+def switch(work: StepContext) -> Facts:
     """Rename the table, unless an earlier run did.
 
     Raises:
@@ -350,7 +350,7 @@ def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> No
         tables.rename(path, new_path)
 
 
-def _require_nothing_new(work: Work) -> None:
+def _require_nothing_new(work: StepContext) -> None:
     """Raise ConcurrentModification (14) if source and table have different rows.
 
     Raises InvalidInput (13) if the session skips files, whose rows would count as deleted.
@@ -433,7 +433,7 @@ def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
     )
 
 
-def check_switch_back(work: Work) -> None:
+def check_switch_back(work: StepContext) -> None:
     """Raise InvalidTableState (19) if another table has taken the original name."""
     path = work.item.target
     is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
@@ -443,7 +443,7 @@ def check_switch_back(work: Work) -> None:
         )
 
 
-def switch_back(work: Work) -> None:
+def switch_back(work: StepContext) -> None:
     """Rename the table back to its original name."""
     path, final = work.item.target, final_path(work.item)
     check_switch_back(work)

@@ -45,7 +45,7 @@ from lance_bridge_spark.rows import (
 
 from ..arrow_files import FORMATS, ArrowFiles
 from ..levels import Level
-from ..migration import Step, Work
+from ..migration import Step, StepContext
 from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
 from ..spark import completeness, schema, writing
@@ -205,7 +205,7 @@ def _names(facts: ArrowFacts) -> dict[str, str]:
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def checks(work: Work, facts: ArrowFacts, level: Level) -> Iterator[Check]:
+def checks(work: StepContext, facts: ArrowFacts, level: Level) -> Iterator[Check]:
     """Compare the files with the version that the migration wrote."""
     files, columns = facts.arrow_files, facts.schema_of_table
     dataset = load_own_table(work).open(Ref(version=int(work.facts["version"])))
@@ -310,7 +310,7 @@ def loading_steps(item: Item) -> list[Step]:
 # -- the entry -------------------------------------------------------------------------------------
 
 
-def _create(work: Work) -> Facts:
+def _create(work: StepContext) -> Facts:
     facts = facts_of(work.item)
     location = allocate_location(work)
     work.note(location=location)
@@ -324,7 +324,7 @@ def _create(work: Work) -> Facts:
 # -- the rows --------------------------------------------------------------------------------------
 
 
-def _load(work: Work) -> Facts:
+def _load(work: StepContext) -> Facts:
     facts, table = facts_of(work.item), load_own_table(work)
     _make_first_version(table, facts.schema_of_table, work)
     removed = _delete_orphans(table, work)
@@ -349,7 +349,7 @@ def _load(work: Work) -> Facts:
     return noted
 
 
-def _read(work: Work, facts: ConvertFacts) -> Any:
+def _read(work: StepContext, facts: ConvertFacts) -> Any:
     """Return the rows of a source whose files all exist, in Spark."""
     spark = work.endpoints.source
     become_active(spark)
@@ -359,7 +359,7 @@ def _read(work: Work, facts: ConvertFacts) -> Any:
     return schema.sort(facts.read(spark), facts.sort_by)
 
 
-def _written_facts(work: Work, loaded: Loaded) -> Facts:
+def _written_facts(work: StepContext, loaded: Loaded) -> Facts:
     """Return the facts of a write for the report."""
     # Load the entry again, because it may contain the latest version.
     table = work.target_tables.load(work.item.target)
@@ -388,7 +388,7 @@ def _orphans_left(table: Table) -> Facts:
     return {"orphaned_files_left": len(left), "orphaned_bytes_left": sum(left.values())}
 
 
-def _delete_orphans(table: Table, work: Work) -> int:
+def _delete_orphans(table: Table, work: StepContext) -> int:
     """Delete the data files of interrupted attempts, and return their size.
 
     While the table, which this migration made, has only its empty first version, all its data files
@@ -427,7 +427,7 @@ def bytes_of(dataset: lance.LanceDataset) -> int:
     return sum(int(file.file_size_bytes or 0) for file in files)
 
 
-def _make_first_version(table: Table, columns: pa.Schema, work: Work) -> None:
+def _make_first_version(table: Table, columns: pa.Schema, work: StepContext) -> None:
     """Create the empty version 1, unless an earlier run did."""
     if table.is_declared():
         try:
@@ -446,7 +446,7 @@ def _make_first_version(table: Table, columns: pa.Schema, work: Work) -> None:
 # -- indices ---------------------------------------------------------------------------------------
 
 
-def _build_index(index: IndexOptions, work: Work) -> Facts:
+def _build_index(index: IndexOptions, work: StepContext) -> Facts:
     table = load_own_table(work)
     dataset = table.open()
     with translate_lance_errors(f"The indices of '{table.name}' could not be read"):
@@ -466,14 +466,14 @@ def _build_index(index: IndexOptions, work: Work) -> Facts:
 # -- undoing ---------------------------------------------------------------------------------------
 
 
-def _check_undo(work: Work) -> None:
+def _check_undo(work: StepContext) -> None:
     require_unchanged(work)
     table = find_own_table(work)
     if table is not None:
         _require_own_rows(work, table)
 
 
-def _require_own_rows(work: Work, table: Table) -> None:
+def _require_own_rows(work: StepContext, table: Table) -> None:
     """Raise InvalidTableState (19) unless this migration wrote all rows of a table."""
     if table.is_declared():
         return
@@ -503,5 +503,5 @@ def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool
     return made_by is not None and bool(made_by.uuid == transaction)
 
 
-def _undo(work: Work) -> None:
+def _undo(work: StepContext) -> None:
     undo_entry(work, check_files=partial(_require_own_rows, work))

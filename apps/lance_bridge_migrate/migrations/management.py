@@ -15,7 +15,7 @@ from lance_bridge.table import Table
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import ItemFacts, MigrationType, Step, Survey, Work
+from ..migration import ItemFacts, MigrationType, Step, StepContext, Survey
 from ..plan import Facts, Item, Problem, blocker
 from ..record import Check
 from ..selection import Selection, entries_of
@@ -68,7 +68,7 @@ class Management(MigrationType):
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
         return [Step("convert", _convert, _convert_back, _check_undo)]
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         to, before = work.options.to, work.facts.get("version", 0)
         table = work.target_tables.load(work.item.target)
         now = _managed_by(table)
@@ -131,7 +131,7 @@ def _problems(
     ]
 
 
-def _convert(work: Work) -> Facts:
+def _convert(work: StepContext) -> Facts:
     table = _find_planned_table(work)
     if table is None:
         raise concurrent_modification(work.item.target)
@@ -145,7 +145,7 @@ def _convert(work: Work) -> Facts:
     return {}
 
 
-def _change_management(work: Work, table: Table, to: str) -> None:
+def _change_management(work: StepContext, table: Table, to: str) -> None:
     """Convert a table, taking over the lock of an earlier run that died."""
     if to == "catalog":
         table.manage()
@@ -153,14 +153,14 @@ def _change_management(work: Work, table: Table, to: str) -> None:
         table.release(holder=work.mark.rpartition("/")[2])
 
 
-def _find_planned_table(work: Work) -> Table | None:
+def _find_planned_table(work: StepContext) -> Table | None:
     """Return the plan's table, or None if it was dropped or replaced."""
     entry = work.target_tables.find(work.item.target)
     expected = ManagementFacts.of(work.item).identity
     return Table.of(entry) if entry is not None and entry_identity(entry) == expected else None
 
 
-def _check_undo(work: Work) -> None:
+def _check_undo(work: StepContext) -> None:
     """Raise InvalidTableState (19) if undo would show or hide versions of other writers."""
     entry = work.target_tables.find(work.item.target)
     if entry is None or work.facts.get("by_others"):
@@ -178,7 +178,7 @@ def _check_undo(work: Work) -> None:
         raise InvalidTableStateError(f"'{table.name}': {problems[0].text}")
 
 
-def _convert_back(work: Work) -> None:
+def _convert_back(work: StepContext) -> None:
     _check_undo(work)
     table = _find_planned_table(work)
     if table is None or work.facts.get("by_others") or _managed_by(table) != work.options.to:

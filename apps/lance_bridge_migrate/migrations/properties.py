@@ -18,7 +18,7 @@ from lance_bridge.errors import concurrent_modification
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import ItemFacts, MigrationType, Step, Survey, Work
+from ..migration import ItemFacts, MigrationType, Step, StepContext, Survey
 from ..plan import Facts, Item, blocker
 from ..record import Check
 from ..selection import Selection, entries_of
@@ -84,7 +84,7 @@ class Properties(MigrationType):
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
         return [Step("properties", _change, _change_back, _check_undo)]
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - the same
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:  # noqa: ARG002 - the same
         facts = PropertiesFacts.of(work.item)
         entry = work.target_tables.find(work.item.target)
         found = None if entry is None else _format_properties(entry)
@@ -129,7 +129,7 @@ def _item(entry: TableEntry, options: PropertiesOptions) -> Item:
     return item.model_copy(update={"facts": {**item.facts, "ownership": ownership}})
 
 
-def _change(work: Work) -> Facts:
+def _change(work: StepContext) -> Facts:
     facts, entry = PropertiesFacts.of(work.item), work.target_tables.load_entry(work.item.target)
     if is_own(work, entry):
         return {}  # by an earlier run
@@ -143,11 +143,11 @@ def _change(work: Work) -> Facts:
     return {}
 
 
-def _check_undo(work: Work) -> None:
+def _check_undo(work: StepContext) -> None:
     _entry_to_change_back(work)
 
 
-def _entry_to_change_back(work: Work) -> TableEntry | None:
+def _entry_to_change_back(work: StepContext) -> TableEntry | None:
     """Return the entry if it is unchanged since this migration, or None if nothing is to undo.
 
     Raises:
@@ -167,7 +167,7 @@ def _entry_to_change_back(work: Work) -> TableEntry | None:
     )
 
 
-def _change_back(work: Work) -> None:
+def _change_back(work: StepContext) -> None:
     entry = _entry_to_change_back(work)
     if entry is None:
         return

@@ -33,7 +33,7 @@ from lance_bridge.storage import RESERVED_FILE, store_errors
 
 from ..endpoints import Directory, Endpoints, directory_at
 from ..levels import Level
-from ..migration import MigrationType, Step, Survey, Work
+from ..migration import MigrationType, Step, StepContext, Survey
 from ..plan import Address, Item, blocker
 from ..record import Check
 from ..selection import Selection
@@ -105,7 +105,7 @@ class Register(MigrationType):
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
         return find_entries(endpoints.target_tables, items)
 
-    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         def open_source(version: int) -> lance.LanceDataset:
             location = EntryFacts.of(work.item).location
             options = work.endpoints.source.storage.options or None

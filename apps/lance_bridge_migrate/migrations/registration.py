@@ -25,7 +25,7 @@ from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
 from ..levels import Level
-from ..migration import ItemFacts, Step, Work
+from ..migration import ItemFacts, Step, StepContext
 from ..namespaces import missing_namespaces, namespace_steps
 from ..plan import Facts, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..record import Check
@@ -211,23 +211,23 @@ def registration_steps(item: Item) -> Sequence[Step]:
     return steps
 
 
-def _create(work: Work) -> Facts:
+def _create(work: StepContext) -> Facts:
     facts = EntryFacts.of(work.item)
     return {AFTER: entry_facts(create_entry(work, facts.location, facts.properties))}
 
 
-def manage_versions(work: Work) -> Facts:
+def manage_versions(work: StepContext) -> Facts:
     """Make the catalog manage the versions of the table."""
     work.note(**{MANAGING: True})
     return {AFTER: entry_facts(load_own_table(work).manage()), MANAGING: False}
 
 
 def verify_registration(
-    work: Work, level: Level, open_source: Callable[[int], lance.LanceDataset]
+    work: StepContext, level: Level, open_source: Callable[[int], lance.LanceDataset]
 ) -> list[Check]:
     """Compare an entry with the plan, and its table with the source.
 
-    `Work.prefetched` must be the entry from `targets.find_entries`.
+    `StepContext.prefetched` must be the entry from `targets.find_entries`.
 
     Args:
         open_source: Opens a version of the source through the source's own catalog or store.

@@ -169,7 +169,7 @@ class RunLine(Model):
     ended: str | None = None
     end: Literal["ended", "stopped", "not noted"]
     seconds: float | None = None
-    at_once: int | None = None
+    parallelism: int | None = None
     verify: str | None = None
     skip_blocked: bool | None = None
 
@@ -392,7 +392,7 @@ def _runs(record: Record) -> Iterator[RunLine]:
             ended=run.ended,
             end=_end_of(run),
             seconds=_seconds_between(run.started, last) if last else None,
-            **{name: run.options.get(name) for name in ("at_once", "verify", "skip_blocked")},
+            **{name: run.options.get(name) for name in ("parallelism", "verify", "skip_blocked")},
         )
 
 

@@ -301,7 +301,7 @@ class Backfill:
     columns: tuple[str, ...] | None = None
     data_type: pa.DataType | None = None
     batch_size: int = BATCH_ROWS
-    at_once: int | None = None
+    parallelism: int | None = None
     """How many tasks may run concurrently; unlimited by default."""
 
     @property
@@ -351,29 +351,29 @@ def backfill(
         progress.begin("plan")
         found = find_table(address_of(spark, table))
         read = None if columns is None else tuple(columns)
-        order = Backfill(
+        request = Backfill(
             spark, found, LATEST, column, expression, where, read, data_type, batch_size
         )
-        return fill(order, progress)
+        return fill(request, progress)
 
 
-def fill(order: Backfill, progress: Phases) -> Backfilled:
+def fill(request: Backfill, progress: Phases) -> Backfilled:
     """Run a backfill of a loaded table, optionally on a branch."""
-    if order.batch_size < 1:
-        raise invalid(f"batch_size must be 1 or more, not {order.batch_size}")
+    if request.batch_size < 1:
+        raise invalid(f"batch_size must be 1 or more, not {request.batch_size}")
     known: dict[int, tuple[Any, FilledFragment]] = {}
     schema = ""
     for attempt in range(_ATTEMPTS):
-        dataset = order.table.open(order.ref, write=True)
-        plan = _plan(order, dataset)
+        dataset = request.table.open(request.ref, write=True)
+        plan = _plan(request, dataset)
         if attempt and not plan.is_new:
             # Another writer has added the column.
-            raise concurrent_modification(order.table.path)
+            raise concurrent_modification(request.table.path)
         if schema != str(dataset.lance_schema):
             known.clear()
             schema = str(dataset.lance_schema)
         try:
-            return _attempt(order, dataset, plan, known, progress)
+            return _attempt(request, dataset, plan, known, progress)
         except ConcurrentModificationError:
             # A new column overwrites no values: compute it again for rows that changed.
             if not plan.is_new or attempt == _ATTEMPTS - 1:
@@ -382,7 +382,7 @@ def fill(order: Backfill, progress: Phases) -> Backfilled:
 
 
 def _attempt(
-    order: Backfill,
+    request: Backfill,
     dataset: lance.LanceDataset,
     plan: FillPlan,
     known: dict[int, tuple[Any, FilledFragment]],
@@ -392,26 +392,26 @@ def _attempt(
     kept = {n: each[1] for n, each in known.items() if n in there and each[0] == there[n]}
     todo = [n for n in there if n not in kept]
     progress.begin(f"fill, {len(todo)} tasks")
-    new = _run(order, plan, dataset, todo)
+    new = _run(request, plan, dataset, todo)
     if kept and len({str(each.schema) for each in (*kept.values(), *new.values())}) > 1:
         # Another writer changed the schema: the column has another field id now.
-        new.update(_run(order, plan, dataset, list(kept)))
+        new.update(_run(request, plan, dataset, list(kept)))
         kept = {}
     filled = {**kept, **new}
     known.update({n: (there[n], done) for n, done in filled.items()})
     progress.begin("commit")
     transaction = lance.Transaction(
         read_version=int(dataset.version),
-        operation=_operation(order, dataset, plan, filled, len(there)),
+        operation=_operation(request, dataset, plan, filled, len(there)),
         uuid=str(uuid.uuid4()),
     )
-    what = f"column '{order.column}' was not filled"
-    version = commit(order.table, dataset, transaction, what)
+    what = f"column '{request.column}' was not filled"
+    version = commit(request.table, dataset, transaction, what)
     return Backfilled(version, str(transaction.uuid), len(filled))
 
 
 def _operation(
-    order: Backfill,
+    request: Backfill,
     dataset: lance.LanceDataset,
     plan: FillPlan,
     filled: dict[int, FilledFragment],
@@ -419,43 +419,47 @@ def _operation(
 ) -> Any:
     changed = [each.fragment for each in filled.values()]
     if not plan.is_new:
-        ids = field_ids(dataset, [order.column]) if changed else []
+        ids = field_ids(dataset, [request.column]) if changed else []
         return lance.LanceOperation.Update(updated_fragments=changed, fields_modified=ids)
     if not filled:
         raise invalid(
-            f"Table '{order.table.address.name}' has no rows: add the column without a backfill"
+            f"Table '{request.table.address.name}' has no rows: add the column without a backfill"
         )
     if len(filled) != fragments:
-        raise invalid(f"{order.failure}: Spark gave the rows of {len(filled)} fragments only")
+        raise invalid(f"{request.failure}: Spark gave the rows of {len(filled)} fragments only")
     schema = next(iter(filled.values())).schema
     return lance.LanceOperation.Merge(changed, schema, preserves_nullability=True)
 
 
 def _run(
-    order: Backfill, plan: FillPlan, dataset: lance.LanceDataset, todo: list[int]
+    request: Backfill, plan: FillPlan, dataset: lance.LanceDataset, todo: list[int]
 ) -> dict[int, FilledFragment]:
-    if isinstance(order.expression, str):
-        made = _run_sql(order, plan, dataset.schema, todo)
+    if isinstance(request.expression, str):
+        made = _run_sql(request, plan, dataset.schema, todo)
     else:
-        by = order.expression
+        by = request.expression
         work = SqlFill(plan, by.sql) if isinstance(by, LanceSql) else UdfFill(plan, by)
-        made = dict(enumerate(run(order.spark, todo, work.fill, order.failure, order.at_once)))
+        made = dict(
+            enumerate(run(request.spark, todo, work.fill, request.failure, request.parallelism))
+        )
     return {todo[i]: result for i, result in made.items() if result is not None}
 
 
-def _run_sql(order: Backfill, plan: FillPlan, schema: pa.Schema, todo: list[int]) -> dict[int, Any]:
+def _run_sql(
+    request: Backfill, plan: FillPlan, schema: pa.Schema, todo: list[int]
+) -> dict[int, Any]:
     if not todo:
         return {}
     rows, batches = _schemas(schema, plan.columns)
-    value = f"CASE WHEN `{CHOSEN}` THEN ({order.expression}\n) END AS `{VALUE}`"
-    with spark_failures(order.failure):
+    value = f"CASE WHEN `{CHOSEN}` THEN ({request.expression}\n) END AS `{VALUE}`"
+    with spark_failures(request.failure):
         frame = (
-            numbers(order.spark, len(todo))
+            numbers(request.spark, len(todo))
             .mapInArrow(Reading(plan, todo, batches), rows)
             .selectExpr(f"`{TASK}`", f"`{ROW}`", value)
             .mapInArrow(Writing(plan, todo), RESULTS_DDL)
         )
-    return collect(frame, order.failure)
+    return collect(frame, request.failure)
 
 
 def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema]:
@@ -467,42 +471,42 @@ def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _plan(order: Backfill, dataset: lance.LanceDataset) -> FillPlan:
+def _plan(request: Backfill, dataset: lance.LanceDataset) -> FillPlan:
     schema = dataset.schema
     names: list[str] = schema.names
-    name = order.table.address.name
-    if order.where is not None:
-        check_predicate(dataset, name, order.where, "where")
-    read = _columns_to_read(order, names)
-    is_new = order.column not in names
+    name = request.table.address.name
+    if request.where is not None:
+        check_predicate(dataset, name, request.where, "where")
+    read = _columns_to_read(request, names)
+    is_new = request.column not in names
     if is_new:
-        _require_new_name(order.column, names)
-    data_type = None if is_new else schema.field(order.column).type
+        _require_new_name(request.column, names)
+    data_type = None if is_new else schema.field(request.column).type
     require_writable(names, name)
-    if isinstance(order.expression, str):
-        found = _sql_type(order, schema, read)
-        data_type = data_type or order.data_type or found
-    data_type = data_type or order.data_type
+    if isinstance(request.expression, str):
+        found = _sql_type(request, schema, read)
+        data_type = data_type or request.data_type or found
+    data_type = data_type or request.data_type
     if data_type is None:
-        raise invalid(f"'{order.column}' is a new column: a function needs its data_type")
-    if order.data_type is not None and not data_type.equals(order.data_type):
-        raise invalid(f"Column '{order.column}' is {data_type} already, not {order.data_type}")
-    field = pa.field(order.column, data_type) if is_new else schema.field(order.column)
-    access = order.table.access(dataset, branch=order.ref.branch, write=True)
-    return FillPlan(access, field, is_new, read, order.where, order.batch_size)
+        raise invalid(f"'{request.column}' is a new column: a function needs its data_type")
+    if request.data_type is not None and not data_type.equals(request.data_type):
+        raise invalid(f"Column '{request.column}' is {data_type} already, not {request.data_type}")
+    field = pa.field(request.column, data_type) if is_new else schema.field(request.column)
+    access = request.table.access(dataset, branch=request.ref.branch, write=True)
+    return FillPlan(access, field, is_new, read, request.where, request.batch_size)
 
 
-def _columns_to_read(order: Backfill, names: list[str]) -> tuple[str, ...]:
-    if isinstance(order.expression, LanceSql):
+def _columns_to_read(request: Backfill, names: list[str]) -> tuple[str, ...]:
+    if isinstance(request.expression, LanceSql):
         return ()
-    if isinstance(order.expression, str):
-        if order.columns is not None:
+    if isinstance(request.expression, str):
+        if request.columns is not None:
             raise invalid("columns goes with a function: SQL reads what it names")
-        return read_columns(order.expression, names)
-    missing = [each for each in order.columns or () if each not in names]
+        return read_columns(request.expression, names)
+    missing = [each for each in request.columns or () if each not in names]
     if missing:
-        raise invalid(f"Table '{order.table.address.name}' has no column '{missing[0]}'")
-    return tuple(names) if order.columns is None else order.columns
+        raise invalid(f"Table '{request.table.address.name}' has no column '{missing[0]}'")
+    return tuple(names) if request.columns is None else request.columns
 
 
 def _require_new_name(column: str, names: list[str]) -> None:
@@ -513,12 +517,12 @@ def _require_new_name(column: str, names: list[str]) -> None:
         raise invalid(f"{column!r} cannot be a new column's name; fields inside cannot be filled")
 
 
-def _sql_type(order: Backfill, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
+def _sql_type(request: Backfill, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
     """Return the type of the expression in Spark, without evaluating it on rows."""
     rows, _ = _schemas(schema, columns)
-    with spark_failures(order.failure):
-        empty = order.spark.createDataFrame([], rows)
-        made = empty.selectExpr(f"({order.expression}\n) AS `{VALUE}`").schema
-        counted = empty.selectExpr("count(1)", f"first(({order.expression}\n))")
+    with spark_failures(request.failure):
+        empty = request.spark.createDataFrame([], rows)
+        made = empty.selectExpr(f"({request.expression}\n) AS `{VALUE}`").schema
+        counted = empty.selectExpr("count(1)", f"first(({request.expression}\n))")
         _ = counted.schema
     return batch_schema(made).field(0).type

@@ -31,23 +31,23 @@ class SparkEngine:
         namespace: LanceNamespace,
         record: TableRecord,
         ref: Ref,
-        order: port.Backfill,
+        request: port.Backfill,
     ) -> str:
         """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, record.path)
         connection = require_lance_bridge(namespace, type(namespace).__name__).connection
         table = SparkTable(connection, record, address)
-        with phases(f"backfill {address.name}.{order.column}", 3) as progress:
+        with phases(f"backfill {address.name}.{request.column}", 3) as progress:
             progress.begin("plan")
             job = Backfill(
                 self._spark,
                 table,
                 ref,
-                order.column,
-                LanceSql(order.expression),
-                where=order.where,
-                at_once=order.at_once,
-                batch_size=order.batch_rows or BATCH_ROWS,
+                request.column,
+                LanceSql(request.expression),
+                where=request.where,
+                parallelism=request.parallelism,
+                batch_size=request.batch_rows or BATCH_ROWS,
             )
             return fill(job, progress).transaction_id
 

@@ -91,14 +91,14 @@ def run(
     tasks: Sequence[TaskT],
     work: Callable[[TaskT], ResultT],
     what: str,
-    at_once: int | None = None,
+    parallelism: int | None = None,
 ) -> list[ResultT]:
     """Run tasks on executors, and return their results in the order of the tasks.
 
     Args:
         work: A function that can be pickled.
         what: What failed, for messages.
-        at_once: How many tasks may run concurrently; unlimited by default.
+        parallelism: How many tasks may run concurrently; unlimited by default.
 
     Raises:
         LanceNamespaceError: The error of a task.
@@ -107,14 +107,14 @@ def run(
     if not tasks:
         return []
     pickled = [pickle.dumps(task) for task in tasks]
-    frame = numbers(spark, len(tasks), at_once).mapInArrow(Work(pickled, work), RESULTS_DDL)
+    frame = numbers(spark, len(tasks), parallelism).mapInArrow(Work(pickled, work), RESULTS_DDL)
     found = collect(frame, what)
     return [found[number] for number in range(len(tasks))]
 
 
-def numbers(spark: Any, count: int, at_once: int | None = None) -> Any:
-    """Return a DataFrame of task numbers, one per partition up to ``at_once`` partitions."""
-    return spark.range(0, count, 1, max(1, min(count, at_once or count)))
+def numbers(spark: Any, count: int, parallelism: int | None = None) -> Any:
+    """Return a DataFrame of task numbers, one per partition up to ``parallelism`` partitions."""
+    return spark.range(0, count, 1, max(1, min(count, parallelism or count)))
 
 
 def collect(frame: Any, what: str) -> dict[int, Any]:

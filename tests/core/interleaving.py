@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import recovery
+from lance_bridge.managed import batch_recovery as recovery
 from lance_bridge.storage.store import TableFiles
 
 from .managed_tables import Death

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.managed import compare_and_set, recovery
+from lance_bridge.managed import batch_recovery as recovery
+from lance_bridge.managed import compare_and_set
 from lance_bridge.managed.batch_records import BatchRecord, Outcome
 from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.store import TableFiles

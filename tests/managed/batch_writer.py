@@ -20,7 +20,7 @@ from managed.writer import row
 
 import lance_bridge
 from lance_bridge.entry import TableEntry
-from lance_bridge.managed import recovery
+from lance_bridge.managed import batch_recovery as recovery
 from lance_bridge.managed_state import PreparedVersion
 from lance_bridge.storage.manifests import Scheme, name_of
 

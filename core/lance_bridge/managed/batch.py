@@ -18,8 +18,8 @@ from ..errors import OutcomeUnknownError, concurrent_modification
 from ..storage.manifests import Manifest
 from . import compare_and_set
 from .batch_records import BatchRecord, Outcome
+from .batch_recovery import finish_entries
 from .commits import CatalogCommit
-from .recovery import finish_entries
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from ..records import MARK, ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
-from . import compare_and_set, mark, out_of_band, recovery
+from . import batch_recovery as recovery
+from . import compare_and_set, mark, out_of_band
 from .versions import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)

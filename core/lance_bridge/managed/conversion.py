@@ -23,8 +23,9 @@ from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage.manifests import Manifest, VersionDirectory
-from . import compare_and_set, mark, recovery
-from .recovery import resolve_batch
+from . import batch_recovery as recovery
+from . import compare_and_set, mark
+from .batch_recovery import resolve_batch
 from .versions import ManagedDirectory, latest_in_storage, managed_directory
 
 # -- removal ---------------------------------------------------------------------------------------

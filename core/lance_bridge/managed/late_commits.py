@@ -23,7 +23,8 @@ from ..records import ForeignCommits
 from ..storage import MAIN
 from ..storage.manifest_content import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
-from . import compare_and_set, out_of_band, recovery
+from . import batch_recovery as recovery
+from . import compare_and_set, out_of_band
 from .versions import managed_directory
 
 logger = logging.getLogger(__name__)

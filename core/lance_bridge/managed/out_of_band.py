@@ -31,7 +31,8 @@ from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.lance_files import DATA
 from ..storage.manifest_content import ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, name_of
-from . import compare_and_set, mark, recovery
+from . import batch_recovery as recovery
+from . import compare_and_set, mark
 from .batch_records import latest_state
 from .unique_rows import find_unique_rows, has_rows_of, read_manifests
 from .versions import (

@@ -15,7 +15,8 @@ from ..catalog import Capabilities, Path
 from ..entry import EntryT, TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists, unsupported
 from ..lost_replies import retry_after_readback
-from ..managed import mark, recovery
+from ..managed import batch_recovery as recovery
+from ..managed import mark
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
 from ..storage import DataState

@@ -1,4 +1,4 @@
-"""Predicates, orders and limits that are pushed down, and reads without tasks, beside Parquet."""
+"""What the SQL catalog pushes down, predicates, orders and limits, gives the rows of Parquet."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 
 from .parquet_pairs import (
     ADAPTIVE,
-    CHANGED,
     COLUMNS,
-    EVERYTHING,
     FLOATS,
     LOCAL_ROWS,
     NAMES,
-    QUERIES,
     ROWS,
     Pair,
     dataset_of,
@@ -39,7 +36,6 @@ DELETED = ", ".join(map(str, range(3, ROWS, 7)))
 SORTED = [name for name in COLUMNS if name not in ("d", "f") and "." not in name]
 """The columns that Lance sorts as Spark does."""
 ORDERS = ["", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST"]
-LOCAL_BYTES = "spark.lance_bridge.local.bytes"
 
 
 @dataclass(frozen=True)
@@ -363,117 +359,3 @@ def test_limits_and_offsets_in_queries_leave_as_many_rows_as_of_parquet(split: P
     assert [len(frame.limit(20).offset(15).collect()) for frame in frames] == [5, 5]
     assert [len(frame.offset(15).limit(20).collect()) for frame in frames] == [20, 20]
     assert [frame.offset(100).count() for frame in frames] == [3, 3]
-
-
-# -- reads that need no task -----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def local_pair(
-    spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Pair]:
-    directory = tmp_path_factory.mktemp("local")
-    spark.read.parquet(all_types).createOrReplaceTempView("local_base")
-    spark.sql(CHANGED.format(base="local_base")).createOrReplaceTempView("local_changed")
-    with unity_catalog(spark, "local", directory) as catalog:
-        table = f"{catalog}.db.t"
-        spark.sql(f"CREATE TABLE {table} AS SELECT * FROM local_base")
-        dataset = dataset_of(spark, table)
-        dataset.create_scalar_index("id", "BTREE")
-        spark.sql(f"DELETE FROM {table} WHERE pmod(id, 7) = 3")
-        spark.sql(f"UPDATE {table} SET s = 'changed', d = double('NaN') WHERE id % 5 = 0")
-        yield Pair(spark, table, "local_changed", dataset)
-
-
-def test_queries_give_the_rows_of_parquet(local_pair: Pair) -> None:
-    for query in (EVERYTHING, *QUERIES):
-        check_local(local_pair, query)
-
-
-def check_local(local_pair: Pair, query: str) -> None:
-    assert local_pair.is_local(query), query
-    local_pair.check(query)
-
-
-def estimate(local_pair: Pair, query: str) -> int:
-    """Return how many bytes Spark's optimizer takes a read to have."""
-    plan = (
-        local_pair.spark.sql(query.format(t=local_pair.table))._jdf.queryExecution().optimizedPlan()
-    )
-    return int(str(plan.stats().sizeInBytes()))
-
-
-@pytest.mark.parametrize(
-    "examples", [pytest.param(8, id="some"), pytest.param(150, id="many", marks=pytest.mark.slow)]
-)
-def test_local_rows_of_random_predicates_are_those_of_parquet(
-    local_pair: Pair, examples: int
-) -> None:
-    @generated(examples)
-    @given(predicates(), st.sampled_from(sorted(COLUMNS)))
-    def compare(predicate: str, column: str) -> None:
-        local_pair.check(f"SELECT id, {column}, a FROM {{t}} WHERE {predicate} ORDER BY id")
-
-    compare()
-
-
-def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(local_pair: Pair) -> None:
-    spark, table = local_pair.spark, f"{local_pair.table}_indexed"
-    spark.sql(f"CREATE TABLE {table} AS SELECT * FROM {local_pair.expected}")
-    indexed = Pair(spark, table, local_pair.expected, dataset_of(spark, table))
-    indexed.dataset.create_scalar_index("id", "BTREE")
-    with indexed.setting(LOCAL_ROWS, "5"):
-        few, some = "id BETWEEN 30 AND 40", "id BETWEEN 30 AND 80"
-        sizes = [estimate(indexed, f"SELECT id FROM {{t}} WHERE {each}") for each in (few, some)]
-        assert 4 * sizes[0] < sizes[1]
-    with indexed.setting(LOCAL_ROWS, "20"):
-        for where in ("id = 5", "id IN (1, 2, 8)", "id BETWEEN 30 AND 40", "id = 5 OR id > 112"):
-            check_local(indexed, f"SELECT * FROM {{t}} WHERE {where} ORDER BY id")
-        check_local(indexed, "SELECT count(*), sum(i) FROM {t} WHERE id < 15")
-        assert indexed.is_local("SELECT * FROM {t} LIMIT 7")
-        assert len(indexed.rows("SELECT * FROM {t} LIMIT 7")) == 7
-        for tasks in ("SELECT id FROM {t} WHERE id > 5 ORDER BY id", "SELECT id FROM {t}"):
-            assert not indexed.is_local(tasks)
-            assert sorted(indexed.rows(tasks)) == sorted(indexed.rows(tasks, local_pair.expected))
-        assert not indexed.is_local("SELECT id FROM {t} WHERE i = 7")
-        assert not indexed.is_local("SELECT id FROM {t} LIMIT 21")
-        spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE id = 5")
-        assert len(indexed.rows("SELECT id FROM {t} WHERE id = 5")) == 2
-    with indexed.setting(LOCAL_BYTES, "100"):
-        assert not indexed.is_local("SELECT * FROM {t} WHERE id IN (1, 2, 8)")
-    with indexed.setting(LOCAL_ROWS, "0"):
-        assert not indexed.is_local("SELECT id FROM {t} WHERE id = 5")
-
-
-def test_versions_branches_and_row_ids_are_those_of_tasks(local_pair: Pair) -> None:
-    local_pair.dataset.create_branch("b", reference=1)
-    queries = [
-        "SELECT * FROM {t} VERSION AS OF 1 ORDER BY id",
-        "SELECT * FROM {t} WITH (`branch` = 'b') ORDER BY id",
-        "SELECT id, _rowid, _rowaddr FROM {t} ORDER BY id",
-        "SELECT _rowid FROM {t} WHERE id = 8",
-    ]
-    for query in queries:
-        assert local_pair.is_local(query)
-        local = local_pair.rows(query)
-        with local_pair.setting(LOCAL_ROWS, "0"):
-            assert not local_pair.is_local(query)
-            assert local == local_pair.rows(query), query
-    assert len(local_pair.rows("SELECT id FROM {t} VERSION AS OF 1")) == ROWS
-
-
-def test_searches_are_those_of_tasks(local_pair: Pair) -> None:
-    table = f"{local_pair.table}_searched"
-    local_pair.spark.sql(
-        f"CREATE TABLE {table} TBLPROPERTIES ('vector.v' = '2') AS "
-        f"SELECT id, s, array(float(id), float(id % 3)) AS v FROM {local_pair.expected}"
-    )
-    query = (
-        f"SELECT id, _distance FROM {table} WITH (`nearest.query` = '[30, 1]', "
-        "`nearest.column` = 'v', `nearest.k` = 5) ORDER BY _distance, id"
-    )
-    local = local_pair.rows(query)
-    assert local_pair.is_local(query)
-    with local_pair.setting(LOCAL_ROWS, "0"):
-        assert local == local_pair.rows(query)
-    assert len(local) == 5

@@ -38,7 +38,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "in new namespaces, which it removes.",
         epilog="Exit codes: 0 every case passed; 1 the catalog, or the data root, cannot be "
         "used; 2 invalid arguments, or no case selected; 3 a case failed; "
-        f"130 Ctrl-C or SIGTERM.\n\nExample: {program} prod -k paging",
+        f"130 Ctrl-C or SIGTERM.\n\nExample: {program} prod -k listings",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

@@ -179,7 +179,7 @@ def test_users_sign_in_as_the_page_configures_it(tmp_path: Path) -> None:
 
 def test_the_metrics_that_are_watched_exist() -> None:
     text = PAGES["monitor"].read_text(encoding="utf-8")
-    source = (REPOSITORY / "apps" / "lance_bridge_server" / "monitoring" / "metrics.py").read_text(
+    source = (REPOSITORY / "apps" / "lance_bridge_server" / "monitoring.py").read_text(
         encoding="utf-8"
     )
     watched = set(re.findall(r"(lance_bridge_\w+?)(?:_total|_bucket)\{?", text))

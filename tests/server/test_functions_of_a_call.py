@@ -20,7 +20,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("gateway.md")]
+pytestmark = pytest.mark.quick
 
 SOURCES = tuple(
     str(Path(str(each.__file__)).parents[1]) for each in (lance_bridge, lance_bridge_server)

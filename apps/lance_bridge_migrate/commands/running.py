@@ -206,8 +206,6 @@ def reconnected(
     """Connect to the endpoints of a saved migration, with additional properties."""
     from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
 
-    pass  # RELAYOUT
-
     plan = migration.plan()
     migration_type = migrations.migration_type(plan.type)
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lance_namespace.errors import (
@@ -30,9 +30,6 @@ from lance_bridge.redaction import is_secret
 from ..plan import Model, Problem, blocker, warning
 from . import files
 from .session import java_class, spark_errors
-
-if TYPE_CHECKING:
-    pass  # RELAYOUT
 
 # -- sources ---------------------------------------------------------------------------------------
 

@@ -7,16 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lance_namespace import LanceNamespace
 
 from ..catalog import Capabilities, Catalog, Path
 from ..namespace import LanceBridgeNamespace
 from ..operations.compute import UNSUPPORTED, ComputeOperations
-
-if TYPE_CHECKING:
-    pass  # RELAYOUT
 
 # -- features --------------------------------------------------------------------------------------
 

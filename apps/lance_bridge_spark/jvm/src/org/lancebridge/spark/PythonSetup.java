@@ -31,8 +31,8 @@ final class PythonSetup implements Serializable {
     Option<JobArtifactState> state = JobArtifactSet$.MODULE$.getCurrentJobArtifactState();
     this.executable = function.pythonExec();
     this.environment = new TreeMap<>(function.envVars());
-    // Spark adds variables of its own to the same map whenever it starts a worker with this function, such as
-    // SPARK_BUFFER_SIZE: with them, a session would get another process after a write by format("lance").
+    // When Spark starts a worker with this function, to plan a stream for example, it adds variables of its own to
+    // the same map, such as SPARK_BUFFER_SIZE: with them, a session would get a second process.
     environment.keySet().removeIf(name -> name.matches("(PY)?SPARK_.*|PYTHON_.*"));
     this.archives = new ArrayList<>(function.pythonIncludes());
     this.client = state.isEmpty() ? null : state.get().uuid();

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from lance_namespace import LanceNamespace
-from pydantic import BaseModel
 
 from lance_bridge import Capabilities, locations
 from lance_bridge.errors import invalid
@@ -90,25 +88,26 @@ def is_table_operation(operation: str) -> bool:
 
 
 def required_permissions(
-    call: Call, request: BaseModel, namespace: LanceNamespace | NamesAsGiven
+    call: Call, request: Any, namespace: LanceNamespace | NamesAsGiven
 ) -> list[Access]:
     """Return the accesses of a call, starting with its own operation.
 
     Args:
-        request: The call's request, as it is passed to the namespace.
+        request: The call's request model, as it is passed to the namespace.
 
     Raises:
         InvalidInputError: (13) an identifier or a location is missing or malformed.
     """
-    paths, name, given = _Paths(namespace), call.operation.name, cast(Any, request)
+    paths, name = _Paths(namespace), call.operation.name
     if name == "batch_create_table_versions":
-        return [Access("create_table_version", paths.table(each.id)) for each in given.entries]
+        return [Access("create_table_version", paths.table(each.id)) for each in request.entries]
     if name == "batch_commit_tables":
-        entries = (_batch_entry_accesses(each, paths) for each in given.operations)
-        return list(chain.from_iterable(entries))
+        return [
+            access for each in request.operations for access in _batch_entry_accesses(each, paths)
+        ]
     if name in LISTINGS or "namespace" in name:
-        return list(_namespace_accesses(name, given, paths))
-    return list(_table_accesses(name, call, given, paths))
+        return list(_namespace_accesses(name, request, paths))
+    return list(_table_accesses(name, call, request, paths))
 
 
 class NamesAsGiven:

@@ -263,7 +263,7 @@ def authorize_cascade(
     accesses: Sequence[Access],
     namespace: LanceNamespace,
 ) -> None:
-    """Check that a principal may drop everything in a namespace, if a drop of it is Cascade.
+    """Check that a principal may drop everything in a namespace, if a call drops it with Cascade.
 
     Raises:
         PermissionDeniedError: (15) it may not drop an object, which may be hidden from it.

@@ -110,10 +110,10 @@ class Execution:
             if answer is error:
                 raise
             raise answer from error
-        if self.call.min_version is not None and self.call.operation.is_read:
-            self._require_fresh(self.call.min_version, changes.read)
         if not self.call.operation.is_read:
             self.trail.note_result(self.arguments[0], result)
+        elif self.call.min_version is not None:
+            self._require_fresh(self.call.min_version, changes.read)
         return hide_storage_options(self.authorizer, self.principal, accesses, result)
 
     def _require_fresh(self, least: int, version: int | None) -> None:

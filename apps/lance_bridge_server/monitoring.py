@@ -22,9 +22,9 @@ from .operations import Operation
 # -- metrics ---------------------------------------------------------------------------------------
 
 
+_ERROR = 400
 SERVER_ERROR = 500
 """The lowest status of server errors."""
-
 
 Attributes = dict[str, str | int]
 
@@ -57,31 +57,32 @@ class Instruments:
         )
 
 
-def request_attributes(scope: Scope) -> Attributes:
-    """Return the attributes that are known when a request begins."""
-    method = scope["method"]
-    known = method if method in _METHODS else "_OTHER"  # clients can send any others
-    return {"http.request.method": known, "url.scheme": scope["scheme"]}
-
-
-def result_attributes(operation: Operation | None, status: int | None, code: str) -> Attributes:
+def result_attributes(
+    operation: Operation | None, status: int | None, code: int | None
+) -> Attributes:
     """Return the attributes that are known when a request has ended.
+
+    The label of its code is that of its error, ``OK``, or ``NONE`` if the client disconnected
+    first.
 
     Args:
         status: None if the client disconnected first.
-        code: The result of `code_label`.
+        code: The code of its error, if that has one.
     """
-    found: Attributes = {"lance.operation": "other", "lance.code": code}
+    if code is not None:
+        label = ErrorCode(code).name
+    elif status is None:
+        label = "NONE"
+    else:
+        label = "OK" if status < _ERROR else f"HTTP_{status}"
+    found: Attributes = {"lance.operation": "other", "lance.code": label}
     if operation is not None:
         found |= {"lance.operation": operation.name, "http.route": operation.path}
     if status is not None:
         found["http.response.status_code"] = status
     if status is None or status >= SERVER_ERROR:
-        found["error.type"] = code
+        found["error.type"] = label
     return found
-
-
-# -- metrics ---------------------------------------------------------------------------------------
 
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -125,10 +126,14 @@ class Metrics:
             registry=registry,
         )
 
-    def begin(self, request: Attributes) -> None:
-        """Count a new request. Args: request: The result of `request_attributes`."""
+    def begin(self, scope: Scope) -> Attributes:
+        """Count a new request, and return its attributes."""
+        method = scope["method"]
+        known = method if method in _METHODS else "_OTHER"  # clients can send any others
+        request: Attributes = {"http.request.method": known, "url.scheme": scope["scheme"]}
         self._in_flight.inc()
         self._instruments.active.add(1, request)
+        return request
 
     def end(
         self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
@@ -136,6 +141,7 @@ class Metrics:
         """Count the end of a request.
 
         Args:
+            request: What `begin` returned.
             result: The result of `result_attributes`.
             received: Bytes of its body.
             sent: Bytes of its response.
@@ -167,15 +173,6 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
         return registry
-
-
-def code_label(status: int | None, code: int | None) -> str:
-    """Return the name of an error code, ``OK``, or ``NONE`` if the client disconnected first."""
-    if code is not None:
-        return ErrorCode(code).name
-    if status is None:
-        return "NONE"
-    return "OK" if status < 400 else f"HTTP_{status}"
 
 
 def share_metrics(directory: Path) -> None:
@@ -214,8 +211,6 @@ def span_of(scope: Scope) -> Iterator[trace.Span]:
 
 def end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
     """Record the result of a request. Args: result: The result of `result_attributes`."""
-    if not span.is_recording():
-        return
     span.update_name(str(result["lance.operation"]))
     for key, value in result.items():
         span.set_attribute(key, value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import lance_namespace as api
@@ -70,7 +71,7 @@ class Operation:
         """Whether the specification requires a body."""
         return self.body in (Body.JSON, Body.METADATA) and not self.is_read
 
-    @property
+    @cached_property
     def has_id(self) -> bool:
         """Whether the path contains the identifier of a namespace, table or transaction."""
         return "{id}" in self.path
@@ -172,8 +173,6 @@ class Call:
     delimiter: str
     context: Mapping[str, str]
     """Headers for the catalog: the request's id and its trace."""
-    size: int = 0
-    """The size of the JSON body, in bytes."""
     min_version: int | None = None
     """The oldest version that LanceDB's client accepts; None for other clients."""
 

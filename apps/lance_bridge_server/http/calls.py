@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl, unquote
 
@@ -43,55 +43,61 @@ _LARGE_BYTES = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
-async def read_call(
-    request: Request,
-    operation: Operation,
-    max_bytes: int,
-    max_seconds: float,
-    threads: anyio.CapacityLimiter,
-) -> Call:
-    """Read a request, except for the rows in its body.
+async def read_body(request: Request, max_bytes: int, max_seconds: float) -> bytes:
+    """Return a body that is not rows.
 
     Args:
-        max_bytes: The limit for a JSON body.
-        max_seconds: How long a JSON body may take to arrive.
-        threads: Limits how many large bodies are parsed at once.
+        max_seconds: How long it may take to arrive.
+
+    Raises:
+        BodyTooLargeError: it is larger than the limit; the rest is not read.
+        ServiceUnavailableError: (17) it did not arrive in time, or the client disconnected.
+    """
+    parts, size = list[bytes](), 0
+    with receive_within(max_seconds):
+        async for part in request.stream():
+            size += len(part)
+            if size > max_bytes:
+                raise BodyTooLargeError(f"The body is larger than {max_bytes} bytes")
+            parts.append(part)
+    return b"".join(parts)
+
+
+def parse_call(request: Request, operation: Operation, body: bytes) -> Call:
+    """Return the call in a request.
+
+    Args:
+        body: The body, unless it is rows.
 
     Raises:
         InvalidInputError: (13) it is malformed, or its path, query, headers and body disagree.
         MediaTypeError: its body is of another media type.
-        BodyTooLargeError: its body is too large.
-        ServiceUnavailableError: (17) its body did not arrive in time, or the client disconnected.
     """
-    if "content-encoding" in request.headers:
-        _require_no_encoding(request)
     query = _read_query(request) if request.scope["query_string"] else None
     delimiter = (_single_value(query, "delimiter") if query else None) or DELIMITER
-    fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
+    fields = _parse_body(request, operation, body)
     if query:
         fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
         fields = _merge_fields(fields, _header_fields(request.headers), "headers")
-    for name, text in request.path_params.items():
-        decoded = _decode_parameter(name, text)
-        value = parse_id(decoded, delimiter) if name == "id" else decoded
-        fields = _merge_fields(fields, {name: value}, "path")
+    fields = _merge_fields(fields, _path_fields(request, delimiter), "path")
     if not operation.has_id and fields.get("id"):
         raise invalid(f"{operation.name} takes no identifier")
     least = lancedb.min_version(request.headers) if lancedb.is_lancedb(request) else None
-    return Call(operation, fields, delimiter, request_context(request), size, least)
+    return Call(operation, fields, delimiter, request_context(request), least)
 
 
-def parse_id(text: str, delimiter: str) -> list[str]:
-    """Return the names in an identifier; the delimiter alone is the root."""
-    return [] if text == delimiter else text.split(delimiter)
-
-
-def _decode_parameter(name: str, text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise invalid(f"The {name} in the path is not UTF-8") from None
+def _path_fields(request: Request, delimiter: str) -> dict[str, Any]:
+    """Return the fields in the path. An identifier that is the delimiter alone is the root."""
+    found: dict[str, Any] = {}
+    for name, text in request.path_params.items():
+        try:
+            found[name] = unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise invalid(f"The {name} in the path is not UTF-8") from None
+    if "id" in found:
+        found["id"] = [] if found["id"] == delimiter else found["id"].split(delimiter)
+    return found
 
 
 # -- body ------------------------------------------------------------------------------------------
@@ -105,52 +111,35 @@ class MediaTypeError(Exception):
     """A request's body has a media type that the operation does not accept."""
 
 
-async def _read_body(
-    request: Request,
-    operation: Operation,
-    max_bytes: int,
-    max_seconds: float,
-    threads: anyio.CapacityLimiter,
-) -> tuple[dict[str, Any], int]:
-    """Return the fields of a body, and its size."""
-    if operation.body is Body.ROWS:
-        _require_media_type(request, _ARROW)
-        return {}, 0
-    with receive_within(max_seconds):
-        body = await read_limited_body(request, max_bytes)
-    if body.strip() in _NO_BODY:
-        if operation.requires_body:
-            raise invalid("The body is missing; this operation takes a JSON object")
-        return {}, 0
-    parse = partial(_parse_body, request, operation, body)
-    return await run_by_size(len(body), parse, threads), len(body)
-
-
 async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
     """Run work on a JSON body, in a thread if it is large, so that other requests need not wait."""
     return work() if size <= _LARGE_BYTES else await anyio.to_thread.run_sync(work, limiter=threads)
 
 
 def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:
-    if operation.name == lancedb.NEW_COLUMNS and media_type(request) == _ARROW:
+    is_rows = operation.body is Body.ROWS
+    if not is_rows and body.strip() in _NO_BODY:
+        if operation.requires_body:
+            raise invalid("The body is missing; this operation takes a JSON object")
+        return {}
+    found, wanted = media_type(request), _ARROW if is_rows else _JSON
+    if operation.name == lancedb.NEW_COLUMNS and found == _ARROW:
         return lancedb.new_columns(body)
-    _require_media_type(request, _JSON)
-    # The parser holds the GIL, and arrays and objects take the most time.
-    if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
-        raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
-    found = _parse_json(body)
-    return {"metadata": found} if operation.body is Body.METADATA else found
-
-
-def _require_media_type(request: Request, wanted: str) -> None:
-    found = media_type(request)
     if found != wanted:
         shown = f"'{found[:100]}'" if found else "missing"
         raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+    if is_rows:
+        return {}
+    fields = _parse_json(body)
+    return {"metadata": fields} if operation.body is Body.METADATA else fields
 
 
-def _require_no_encoding(request: Request) -> None:
-    """Refuse compressed bodies, because a few bytes can expand to any size."""
+def require_no_encoding(request: Request) -> None:
+    """Refuse compressed bodies, because a few bytes can expand to any size.
+
+    Raises:
+        MediaTypeError:
+    """
     found = request.headers.get("content-encoding", "identity").strip().lower()
     if found != "identity":
         raise MediaTypeError(
@@ -177,22 +166,10 @@ def receive_within(max_seconds: float) -> Iterator[None]:
         raise ServiceUnavailableError("The client disconnected; nothing was changed") from None
 
 
-async def read_limited_body(request: Request, max_bytes: int) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        BodyTooLargeError: it is larger than the limit; the rest is not read.
-    """
-    parts, size = list[bytes](), 0
-    async for part in request.stream():
-        size += len(part)
-        if size > max_bytes:
-            raise BodyTooLargeError(f"The body is larger than {max_bytes} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
 def _parse_json(body: bytes) -> dict[str, Any]:
+    # The parser holds the GIL, and arrays and objects take the most time.
+    if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
+        raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
     try:
         found = from_json(body, allow_inf_nan=False)
     except ValueError as error:

@@ -21,7 +21,14 @@ from ..gateway.gateway import Gateway
 from ..gateway.sql_functions import refuse_functions
 from ..gateway.threads import TimeLimit, requested_seconds
 from ..operations import Answer, Body, Call, Operation
-from .calls import check_batch, read_call, receive_within, run_by_size
+from .calls import (
+    check_batch,
+    parse_call,
+    read_body,
+    receive_within,
+    require_no_encoding,
+    run_by_size,
+)
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile
 
 
@@ -34,10 +41,13 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
     limits, readers = gateway.limits, gateway.readers
     limit = TimeLimit(min(limits.operation_seconds, requested_seconds(request.headers)))
     most, seconds = request.state.limits.body_bytes, min(limits.stall_seconds, limit.seconds)
-    call = await read_call(request, operation, most, seconds, readers)
-    call, model = await run_by_size(call.size, partial(_prepare, gateway, request, call), readers)
+    require_no_encoding(request)
+    takes_rows = operation.body is Body.ROWS
+    body = b"" if takes_rows else await read_body(request, most, seconds)
+    prepare = partial(_prepare, gateway, request, operation, body)
+    call, model = await run_by_size(len(body), prepare, readers)
     arguments: list[Any] = [model]
-    if operation.body is Body.ROWS:
+    if takes_rows:
         upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
         with receive_within(limit.remaining):
             small = await upload.read_small()
@@ -47,8 +57,11 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
     return await gateway.run(request, partial(execution.run, respond), call.operation, limit)
 
 
-def _prepare(gateway: Gateway, request: Request, call: Call) -> tuple[Call, Any]:
-    """Return the call translated for the namespace, and its request model."""
+def _prepare(
+    gateway: Gateway, request: Request, operation: Operation, body: bytes
+) -> tuple[Call, Any]:
+    """Return the call in a request, translated for the namespace, and its request model."""
+    call = parse_call(request, operation, body)
     if call.is_lancedb:
         call = replace(call, fields=lancedb.translate_request(call.operation.name, call.fields))
     path = lancedb.database_of(request, gateway.databases)

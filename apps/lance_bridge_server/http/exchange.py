@@ -20,9 +20,7 @@ from ..gateway.limits import Slot
 from ..monitoring import (
     REQUEST_ID,
     SERVER_ERROR,
-    code_label,
     end_span,
-    request_attributes,
     result_attributes,
     span_of,
 )
@@ -88,21 +86,22 @@ class Exchange:
     async def run(self, app: ASGIApp, on_end: Answer) -> None:
         """Run an application on the request, until its end or that of the process."""
         REQUEST_ID.set(self._state["request_id"])
-        started, request = time.perf_counter(), request_attributes(self.scope)
+        started = time.perf_counter()
         metrics, active = self._process.metrics, self._process.lifecycle.active
         active.add(self)
         self._gateway.requests += 1
-        metrics.begin(request)
+        request = metrics.begin(self.scope)
         with span_of(self.scope) as span:
             try:
                 await self._run(app, on_end)
             finally:
                 self._trail.end(self.status, self.code)
-                label = code_label(self.status, self.code)
-                result = result_attributes(self._state.get("operation"), self.status, label)
+                operation = self._state.get("operation")
+                result = result_attributes(operation, self.status, self.code)
                 seconds = time.perf_counter() - started
                 metrics.end(request, result, seconds, self._received, self._sent)
-                end_span(span, result, self.status)
+                if span.is_recording():
+                    end_span(span, result, self.status)
                 self._gateway.requests -= 1
                 self._leave_slot()
                 active.discard(self)

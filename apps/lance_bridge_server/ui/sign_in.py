@@ -6,8 +6,12 @@ import hmac
 import secrets
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import anyio
-from lance_namespace.errors import ErrorCode, PermissionDeniedError, UnauthenticatedError
+from lance_namespace.errors import (
+    ErrorCode,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -22,7 +26,7 @@ from ..access.oidc import is_protected
 from ..access.permissions import Access
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission
-from ..http.calls import BodyTooLargeError, media_type, read_limited_body
+from ..http.calls import BodyTooLargeError, media_type, read_body
 from ..http.exchange import exchange_of
 from ..http.process import Process
 from .rendering import PRIVATE_HEADERS, ROOT, address, html_page
@@ -176,12 +180,11 @@ async def _read_fields(request: Request) -> dict[str, str]:
     if media_type(request) != _MEDIA_TYPE:
         raise invalid(f"The Content-Type of a form must be {_MEDIA_TYPE}")
     try:
-        with anyio.fail_after(_READ_SECONDS):
-            text = (await read_limited_body(request, _MAX_BYTES)).decode("ascii")
+        text = (await read_body(request, _MAX_BYTES, _READ_SECONDS)).decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except BodyTooLargeError:
         raise invalid(f"The form is larger than {_MAX_BYTES >> 10} KiB") from None
-    except (TimeoutError, ValueError) as error:
+    except (ServiceUnavailableError, ValueError) as error:
         raise invalid("The form is malformed, or was not sent in time") from error
 
 

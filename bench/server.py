@@ -46,7 +46,7 @@ from bench.runner import (
     show_progress,
     time_cpu,
 )
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore

@@ -39,7 +39,7 @@ from bench.runner import (
     take_turns,
 )
 from lance_bridge.locations import for_lance
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 TABLE_ROWS = 1000
 _BARS = {"own_ms": "< 3"}

@@ -16,7 +16,7 @@ import yaml
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore
 

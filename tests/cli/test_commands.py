@@ -18,7 +18,7 @@ from servers.glue_server import GlueServer
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 import lance_bridge
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.app import app
 from lance_bridge_doctor import Kind
 from lance_bridge_server.access.api_keys import ApiKeyFile

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from lance_bridge.catalog import LATEST
 from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.hive_entries import SERDE
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.app import app
 from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
@@ -76,7 +76,7 @@ DYING = """
 import os, signal, sys
 import pyarrow as pa
 from lance_namespace import CreateTableRequest
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge.dataset import create
 from lance_bridge_hive import HiveNamespace
 uri, root, database = sys.argv[1:]

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from lance_namespace import LanceNamespace
 
 from lance_bridge.testing import Neighbour, Target
-from lance_bridge.testing.data_operations import EveryOperationCases, SmokeCases
-from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.data import EveryOperationCases, SmokeCases
 from lance_bridge.testing.listings import PagingCases
 from lance_bridge.testing.managed import ManagedCases
+from lance_bridge.testing.requests import IdentifierCases
 from lance_bridge_federated import FederatedNamespace
 
 

@@ -15,7 +15,7 @@ from lance_bridge.testing import (
     Target,
     inherited_operations,
 )
-from lance_bridge.testing.data_operations import EveryOperationCases
+from lance_bridge.testing.data import EveryOperationCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .directory_deviations import DEVIATIONS

@@ -13,10 +13,9 @@ from servers.http_proxy import HttpProxy
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.data import DataCases, PylanceCases
-from lance_bridge.testing.data_operations import SmokeCases
+from lance_bridge.testing.data import DataCases, PylanceCases, SmokeCases
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.requests import IdentifierCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import DropCases, RegistrationCases

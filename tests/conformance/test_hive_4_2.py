@@ -6,11 +6,11 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.data_operations import EveryOperationCases
-from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.data import EveryOperationCases
 from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing.requests import IdentifierCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.tables import RenameCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
 

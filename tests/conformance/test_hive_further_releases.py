@@ -9,11 +9,11 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import ServerSuite, Target
-from lance_bridge.testing.data_operations import SmokeCases
+from lance_bridge.testing.data import SmokeCases
 from lance_bridge.testing.managed import ManagedCases
 from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.tables import RenameCases
 
 from .hive_target import HiveCatalogTarget, hive_target
 

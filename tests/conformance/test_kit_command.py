@@ -201,7 +201,7 @@ def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str])
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()
     groups = [line.split()[0] for line in lines]
-    assert {"namespaces", "tables", "rename", "managed", "data_operations"} <= set(groups)
+    assert {"namespaces", "tables", "requests", "managed", "data"} <= set(groups)
     assert all(int(line.split()[1]) > 0 and len(line.split()) > 2 for line in lines)
 
 

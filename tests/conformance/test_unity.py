@@ -19,13 +19,11 @@ from servers.unity import (
 from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.cases import CaseNamespace
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.data import PylanceCases
-from lance_bridge.testing.data_operations import SmokeCases
+from lance_bridge.testing.data import PylanceCases, SmokeCases
 from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
-from lance_bridge.testing.tables import DropCases, RegistrationCases, TableCases
+from lance_bridge.testing.tables import DropCases, RegistrationCases, RenameCases, TableCases
 
 from .federated_target import CombinationSuite
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from lance_bridge.catalog import Capabilities, NamespaceRecord, TableRecord
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 from .memory_catalog import (
     CAPABILITIES,

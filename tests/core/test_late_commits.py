@@ -24,8 +24,7 @@ from lance_bridge.managed.view import TableView
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, ipc
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .managed_tables import (

@@ -21,8 +21,7 @@ from lance_bridge.managed.view import TableView
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import BaseLocations, Scheme, name_of
 from lance_bridge.storage.store import TableFiles
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, ipc
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 
 from .managed_tables import (

@@ -32,8 +32,7 @@ from lance_bridge.managed.view import TableView
 from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 from lance_bridge.table import Table
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, ipc
 
 from .forks import returns_in_child
 from .managed_tables import (

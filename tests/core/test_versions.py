@@ -27,8 +27,7 @@ from lance_bridge.storage.manifests import Manifest, Scheme, VersionDirectory, n
 from lance_bridge.storage.staging import Staged
 from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, ipc
 from lance_bridge.testing.concurrency import race
 
 from .managed_tables import another

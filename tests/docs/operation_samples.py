@@ -17,7 +17,7 @@ from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 DATABASE = ["eu", "shop", "sales"]
 TABLE = [*DATABASE, "orders"]

@@ -19,7 +19,7 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import LATEST, TableRecord
 from lance_bridge.entry import TableEntry
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 from .operation_samples import (
     BATCHES,

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from lance_bridge import engine
 from lance_bridge.operations.compute import UNSUPPORTED
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.managed import app as managed_app
 
 from .operation_samples import (

@@ -21,7 +21,7 @@ from servers.sparks import Spark
 import lance_bridge_spark
 from lance_bridge.dataset.query.searches import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.source import options, types
 from lance_bridge_spark.source.table_changes import FAIL

@@ -11,7 +11,7 @@ import pytest
 from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from lance_namespace.errors import NamespaceAlreadyExistsError
 
-from lance_bridge.testing.build import ipc, rows
+from lance_bridge.testing.calls import ipc, rows
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,7 @@ from lance_namespace import errors
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.exit_codes import FAILED, MISUSED
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls, collect, pages
+from lance_bridge.testing.calls import Calls, collect, ipc, pages
 from lance_bridge_federated import FederatedNamespace, Match, Scope, Search
 
 from .conftest import add_tables

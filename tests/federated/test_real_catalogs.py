@@ -19,8 +19,7 @@ from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 
 import lance_bridge
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 

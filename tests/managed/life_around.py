@@ -46,7 +46,7 @@ from lance_bridge.managed import compare_and_set
 from lance_bridge.managed.mark import Mark
 from lance_bridge.records import FOREIGN_COMMITS, MARK, ForeignCommits
 from lance_bridge.storage.lance_files import MARK_FILE
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 from .dying_clients import SECONDS, Clients, Death
 from .operator import Operator, Place, asks_to_wait, ways_out

@@ -24,7 +24,7 @@ from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.managed.out_of_band import OutOfBand
 from lance_bridge.managed_state import State
 from lance_bridge.storage.store import TableFiles, TableStorage
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 Rows = list[tuple[int, int]]
 """Writer and sequence of each row."""

@@ -34,7 +34,7 @@ from managed.writers import Writers
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.records import FOREIGN_COMMITS
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 pytestmark = pytest.mark.spec(
     "clients.md#lancedb",

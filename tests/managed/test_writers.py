@@ -47,7 +47,7 @@ from servers.proxy import Fault as ThriftFault
 from servers.proxy import Hold, ThriftProxy
 
 from lance_bridge import managed_state as state
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 pytestmark = pytest.mark.servers
 

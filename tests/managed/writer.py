@@ -25,7 +25,7 @@ from lance_namespace import errors
 from managed import death
 
 import lance_bridge
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 SCHEMA = pa.schema([pa.field("writer", pa.int64()), pa.field("sequence", pa.int64())])
 _PAUSE = 0.05

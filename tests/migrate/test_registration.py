@@ -33,7 +33,7 @@ from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_migrate import Directory, Endpoints, State, address_of
 from lance_bridge_migrate.migrations import register
 from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_server.operations import OPERATIONS, Body, Operation
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -19,7 +19,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.meta import CoveragePhaseData
 from schemathesis.specs.openapi.checks import negative_data_rejection, status_code_conformance
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 
 Case = schemathesis.Case[Any]
 ARROW = "application/vnd.apache.arrow.stream"

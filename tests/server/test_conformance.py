@@ -35,10 +35,9 @@ from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import request_model
+from lance_bridge.testing.calls import ipc, request_model
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.data_operations import EveryOperationCases
+from lance_bridge.testing.data import EveryOperationCases
 from lance_bridge.testing.requests import NAMESPACE_OPERATIONS, TABLE_OPERATIONS
 from lance_bridge.testing.restart import RestartCases
 

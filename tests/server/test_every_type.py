@@ -23,7 +23,7 @@ from server.gateways import clients, memory_namespace, serving_namespace
 from server.ui.browsers import HtmlPage
 
 from lance_bridge.arrow_values import to_values
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge.values import to_json_value
 from lance_bridge_cli import table_contents
 from lance_bridge_server.access.authorizer import AllowAll

@@ -33,7 +33,7 @@ from server.http_requests import (
 )
 from servers.processes import wait_until
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_server.access.audit import AuditLog, open_audit_log
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway

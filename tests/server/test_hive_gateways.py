@@ -25,7 +25,7 @@ from servers.metastores import Metastores
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.access.authentication import Authenticator
 from lance_bridge_server.app import create_app

@@ -18,7 +18,7 @@ from server.gateways import serving_namespace
 from server.http_requests import ROWS, done, refused, send_rows
 
 import lance_bridge
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_server import redaction
 from lance_bridge_server.errors import STATUS_BY_CODE
 from lance_bridge_server.gateway.limits import Limits

@@ -37,7 +37,7 @@ from server.gateways import GatewayProcess
 from servers.metastores import Metastores
 from servers.processes import memory, wait_until
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore
 

@@ -32,7 +32,7 @@ from stores.short_lived import ShortLivedAws, key_of
 import lance_bridge
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import implementation
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge.testing.concurrency import race
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.api_keys import ApiKeyFile

@@ -96,17 +96,14 @@ _CASES = (
     "catalog",
     "concurrency",
     "data",
-    "data_operations",
-    "declarations",
     "foreign",
-    "identifiers",
     "listings",
     "managed",
     "namespaces",
-    "rename",
     "requests",
     "restart",
     "stateful",
+    "suite",
     "tables",
 )
 """The modules and packages with asserts."""

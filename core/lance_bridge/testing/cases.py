@@ -17,8 +17,7 @@ import pytest
 from lance.file import LanceFileSession
 from lance_namespace import ErrorCode, LanceNamespace
 
-from .build import PREFIX, rows, unique_name
-from .calls import Calls, answer_of, code_of
+from .calls import PREFIX, Calls, answer_of, code_of, rows, unique_name
 from .target import Neighbour, Target
 
 # -- files of a table ------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import lance
 from lance_namespace import ErrorCode, LanceNamespaceError
 
-from .build import rows
-from .calls import Calls, described
+from .calls import Calls, described, rows
 from .cases import CaseNamespace, Cases, needs, same_location
 
 THREADS = 6

@@ -7,8 +7,7 @@ from contextlib import closing
 
 from lance_namespace import ErrorCode
 
-from .build import rows
-from .calls import answer_of, code_of, refused
+from .calls import answer_of, code_of, refused, rows
 from .cases import CaseNamespace, Cases, Refusals, needs, same_location
 from .requests import CREATE_TABLE, ENTRY_OPERATIONS, calls_of
 from .target import Target

@@ -10,8 +10,7 @@ import lance
 import pytest
 from lance_namespace import ErrorCode
 
-from .build import unique_name
-from .calls import Calls, code_of, collect, pages, refused
+from .calls import Calls, code_of, collect, pages, refused, unique_name
 from .cases import CaseNamespace, Cases, Refusals, needs
 from .target import Target
 

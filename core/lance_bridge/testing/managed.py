@@ -8,8 +8,7 @@ import lance
 import pyarrow as pa
 from lance_namespace import ErrorCode
 
-from .build import rows
-from .calls import refused
+from .calls import refused, rows
 from .cases import CaseNamespace, Cases, needs
 from .concurrency import answers_only, race
 

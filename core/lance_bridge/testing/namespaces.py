@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lance_namespace import ErrorCode
 
-from .build import rows
-from .calls import refused
+from .calls import refused, rows
 from .cases import CaseNamespace, Cases, needs
 
 ALREADY_EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS

@@ -36,7 +36,7 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
-from .build import rows
+from .calls import rows
 from .cases import CaseNamespace, Cases, same_location
 from .target import Target
 

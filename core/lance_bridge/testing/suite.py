@@ -1,21 +1,39 @@
-"""The suites: all cases in one class, or a part of them, to be subclassed."""
+"""The suites: all cases in one class, or a part of them, to be subclassed.
+
+``python -m lance_bridge.testing`` runs the classes at the end, and supplies their ``target``.
+"""
 
 from __future__ import annotations
 
+from .cases import Cases
+from .catalog import CatalogSuite
 from .concurrency import ConcurrencyCases
-from .data import DataCases, PylanceCases
-from .data_operations import EveryOperationCases, SmokeCases
-from .declarations import DeclarationCases
+from .data import DataCases, EveryOperationCases, PylanceCases, SmokeCases
 from .foreign import ForeignCases, NeighbourCases
-from .identifiers import IdentifierCases, MissingCases
 from .listings import PagingCases, PartialRightsCases
 from .managed import ManagedCases
 from .namespaces import NamespaceCases
-from .rename import RenameCases
-from .requests import ClientCases
+from .requests import ClientCases, IdentifierCases, MissingCases
 from .restart import RestartCases
 from .stateful import StatefulCases
-from .tables import DropCases, RegistrationCases, TableCases
+from .tables import DropCases, RegistrationCases, RenameCases, TableCases
+from .target import Target
+
+# -- declarations of the target --------------------------------------------------------------------
+
+
+class DeclarationCases(Cases):
+    """The target's own declarations must be true."""
+
+    def test_every_declared_deviation_names_a_case(self, target: Target) -> None:
+        # One target may run both suites.
+        suites = (type(self), CatalogSuite)
+        names = {key: key.split("[")[0] for key in target.deviations}
+        unknown = [k for k, name in names.items() if not any(hasattr(s, name) for s in suites)]
+        assert not unknown, f"deviations of cases that do not exist: {unknown}"
+
+
+# -- suites ----------------------------------------------------------------------------------------
 
 
 class EntrySuite(
@@ -56,3 +74,14 @@ class ConformanceSuite(ServerSuite, RequestSuite, EveryOperationCases, StatefulC
     Each group of cases is a class that can be used by itself. The random sequences of
     `StatefulCases` take most of the time.
     """
+
+
+# -- the suites that the command runs --------------------------------------------------------------
+
+
+class TestConfigured(ConformanceSuite):
+    """The configured catalog."""
+
+
+class TestAdapter(CatalogSuite):
+    """The adapter behind it, if it is one of lance-bridge's."""

@@ -26,8 +26,7 @@ from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import ObjectUnavailableError, OutcomeUnknownError
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_glue.catalog import GlueCatalog
 from lance_bridge_glue.errors import translate_errors
 

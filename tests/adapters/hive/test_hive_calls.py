@@ -14,8 +14,7 @@ from servers.proxy import Refusal, ThriftProxy
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_metastore import Metastore
 

@@ -24,8 +24,7 @@ from servers.hive_entries import only_winner, race
 from servers.hive_raw import raw_client, raw_table
 from servers.proxy import ThriftProxy
 
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, ipc
 from lance_bridge_hive.errors import translate_errors
 from lance_bridge_metastore import Metastore
 

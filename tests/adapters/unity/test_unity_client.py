@@ -36,8 +36,7 @@ from lance_bridge.errors import (
     OutcomeUnknownError,
     table_already_exists,
 )
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route

@@ -32,8 +32,7 @@ from servers.unity.server import Raw
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import BrokenNameError, OutcomeUnknownError
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.concurrency import lock_names

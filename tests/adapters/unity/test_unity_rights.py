@@ -24,8 +24,7 @@ from servers.unity import UnityServer
 from servers.unity.server import Raw
 from servers.unity.server import table as table_body
 
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls, refused
+from lance_bridge.testing.calls import Calls, refused, rows
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 from lance_bridge_federated import Scope, Search
 from lance_bridge_migrate import (

@@ -20,8 +20,7 @@ from servers.http_proxy import HttpProxy
 from servers.object_stores import MotoServer
 from servers.unity import Bucket, UnityServer
 
-from lance_bridge.testing.build import ipc
-from lance_bridge.testing.calls import Calls, refused
+from lance_bridge.testing.calls import Calls, ipc, refused
 from lance_bridge_unity import UnityNamespace
 
 pytestmark = [

@@ -25,7 +25,7 @@ from server.ui.conftest import POLICIES as CATALOG_POLICIES
 from server.ui.demo_tables import create_articles
 
 import lance_bridge
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import ipc
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_migrate import (
     Directory,

@@ -6,8 +6,7 @@ cases test what core hides: every property, page and revision, and the response 
 
 from __future__ import annotations
 
-from .connections import ConnectionCases, FaultCases
-from .declarations import CapabilityCases
+from .connections import CapabilityCases, ConnectionCases, FaultCases
 from .entries import EntryCases, RenameCases
 from .guards import GuardCases
 from .listings import ListingCases, NeighbourCases, SharedLocationCases

@@ -12,8 +12,7 @@ import pytest
 from lance_namespace import ErrorCode
 
 from ...catalog import NamespaceRecord, Path, TableRecord
-from ..build import unique_name
-from ..calls import code_of, refused
+from ..calls import code_of, refused, unique_name
 from ..cases import needs
 from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, run_in_steps
 from ..target import HeldChange

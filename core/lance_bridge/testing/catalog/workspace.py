@@ -23,8 +23,7 @@ from ...catalog import (
     Path,
     TableRecord,
 )
-from ..build import PREFIX, unique_name
-from ..calls import code_of, described
+from ..calls import PREFIX, code_of, described, unique_name
 from ..cases import Cases, Storage
 from ..target import Faults, Target
 

@@ -21,7 +21,7 @@ from databricks.sdk import WorkspaceClient
 from databricks.sdk.service.catalog import DataSourceFormat, TableType
 from hmsclient import HMSClient
 from servers.glue_server import GlueServer
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_entries import raw_client, raw_table
 from servers.http_proxy import HttpProxy, Request, operation
 from servers.proxy import ThriftProxy
 from servers.unity import OPEN_SOURCE_0_6

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import hmsclient.genthrift.hive_metastore.ttypes as hms
 import lance
 import pyarrow as pa
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_entries import raw_client, raw_table
 
 from bench.catalogs import thrift_proxy
 from bench.processes import memory_mb, name_of, tree

@@ -13,7 +13,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 import yaml
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Metastores
 
 from lance_bridge.testing.calls import ipc

@@ -16,7 +16,7 @@ import pytest
 from commands import run_command
 from lance_namespace import DeclareTableRequest
 from lance_namespace.errors import InvalidInputError
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from typer.testing import CliRunner
 
 from lance_bridge.catalog import LATEST

@@ -24,8 +24,7 @@ from lance_namespace import (
     RegisterTableRequest,
 )
 from pymetastore.hive_metastore.ThriftHiveMetastore import Client as CatalogsClient
-from servers.hive_entries import raw_entry
-from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
+from servers.hive_entries import BROKEN_MARKS, MARKS, raw_client, raw_entry, raw_table
 from servers.metastores import Metastores
 from servers.neighbours import EXTERNAL, FORMATS, MANAGED, ORC, Fields, neighbours_at, uri
 from servers.proxy import Fault, Hold, Refusal, ThriftProxy

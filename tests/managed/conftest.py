@@ -13,7 +13,7 @@ import pytest
 from managed.tables import Table
 from managed.writers import Writers
 from servers.glue_server import GlueServer
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Metastores
 
 from lance_bridge_hive.commit_records import RECORDS

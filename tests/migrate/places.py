@@ -18,7 +18,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pyarrow.parquet as pq
 from servers.glue_server import GlueServer
-from servers.hive_raw import MARKS, raw_client, raw_table
+from servers.hive_entries import MARKS, raw_client, raw_table
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace

@@ -25,7 +25,7 @@ from migrate.places import (
 )
 from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
-from servers.hive_raw import MARKS, raw_client
+from servers.hive_entries import MARKS, raw_client
 
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import State, verify

@@ -19,7 +19,7 @@ from lance_namespace.errors import InvalidInputError
 from migrate.sessions import Scene, failed, rows_of
 from migrate.test_export import exporting
 from pyspark.sql import types as spark
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Level, State, verify

@@ -38,7 +38,7 @@ from migrate.places import (
 )
 from migrate.sessions import Died, dying_before, failed, moments
 from servers.glue_server import ACCOUNT, GlueServer
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 
 from lance_bridge import blobs
 from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage

@@ -26,7 +26,7 @@ import pytest
 from install.environments import Environment, build_wheel
 from migrate.places import drop_in_hive, files
 from migrate.sessions import beside
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 

@@ -17,7 +17,7 @@ from cli.program import program
 from lance_namespace.errors import InvalidInputError
 from migrate.places import Place, Run, external_table, make_many_tables
 from migrate.sessions import Scene, failed, only_item, plan_next, replaced, rows_of
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.proxy import ThriftProxy
 from spark.sql_helpers import setting
 

@@ -31,7 +31,7 @@ from migrate.places import (
 )
 from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 
 from lance_bridge.testing.calls import ipc
 from lance_bridge_migrate import Directory, Endpoints, State, address_of

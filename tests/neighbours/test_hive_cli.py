@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from servers.hive_cli import HiveCommandLine
 from servers.metastores import Metastores
+from servers.query_engines import HiveCommandLine
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveNamespace

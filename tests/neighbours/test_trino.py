@@ -14,7 +14,7 @@ import pytest
 from migrate.places import Entries, glue_reader, hive_reader
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
-from servers.trino import Trino
+from servers.query_engines import Trino
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.testing.calls import Calls

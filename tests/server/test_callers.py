@@ -22,8 +22,7 @@ from lance_namespace.errors import InvalidInputError
 from server.gateways import cedar, clients, memory_namespace, serving
 from server.http_requests import done, refused
 from servers.glue_server import ACCESS_KEY, ROLE, GlueServer
-from servers.hive_entries import raw_entry
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client, raw_entry
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer

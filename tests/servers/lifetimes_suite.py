@@ -18,8 +18,9 @@ from server.gateways import GatewayProcess
 from lance_bridge_metastore import Metastore
 from servers.glue_server import GlueServer
 from servers.processes import wait_until
-from servers.sparks import Spark
 from servers.unity.server import UnityProcess
+
+from .sparks import Spark
 
 pytestmark = pytest.mark.slow
 

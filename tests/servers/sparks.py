@@ -8,6 +8,7 @@ name another directory that has them.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -19,7 +20,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = "4.3"
@@ -100,8 +104,7 @@ class Spark:
         """Run a Spark Connect server on 127.0.0.1, with the settings of this."""
         package = home_of(self.release)
         settings = json.dumps(self.settings(directory))
-        module = "servers.spark_session"
-        command = [sys.executable, "-m", module, "--connect", settings, self.master]
+        command = [sys.executable, "-m", "servers.sparks", "--connect", settings, self.master]
         with LoggedProcess(command, self._environment(package), directory, "connect") as server:
             found = server.wait_for("Spark Connect server started at:", seconds)
             yield Remote(self.release, f"sc://127.0.0.1:{found.rsplit(':', 1)[1].strip(' .')}")
@@ -124,7 +127,7 @@ class Spark:
     def _start(self, task: dict[str, Any], directory: Path) -> Running:
         directory.mkdir(parents=True, exist_ok=True)
         answer = Path(tempfile.mkdtemp(dir=directory, prefix="answer-")) / "answer.json"
-        command = [sys.executable, "-m", "servers.spark_session", str(answer)]
+        command = [sys.executable, "-m", "servers.sparks", str(answer)]
         process = LoggedProcess(
             command, self._environment(home_of(self.release)), directory, "session"
         )
@@ -299,3 +302,60 @@ def conf_of(uri: str) -> dict[str, str]:
         # As many tasks list the files for a VACUUM; by default 10,000.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
+
+
+# -- the program -----------------------------------------------------------------------------------
+#
+# ``python -m servers.sparks ANSWER`` takes the task as JSON on standard input. ``--connect SETTINGS
+# MASTER``, with settings in JSON, becomes ``spark-submit`` of the PySpark that this Python imports,
+# so that ending the process ends the server.
+
+
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def session(master: str, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session on a master, or of a server where it is an address ``sc://…``."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second
+
+    builder = SparkSession.builder
+    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def run_task(answer: Path, task: Mapping[str, Any]) -> None:
+    """Do a task and write what came of it."""
+    module, _, name = task["function"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    spark = session(task["master"], task["conf"])
+    try:
+        result = function(spark, **task["arguments"])
+    finally:
+        spark.stop()
+    part = answer.with_suffix(".part")
+    part.write_text(json.dumps(result), encoding="utf-8")
+    os.replace(part, answer)
+
+
+def serve(settings: dict[str, str], master: str) -> None:
+    """Become a Spark Connect server on a free port of 127.0.0.1."""
+    import pyspark  # noqa: PLC0415 - the same
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    own = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+    }
+    pairs = [f"{key}={value}" for key, value in {**settings, **own}.items()]
+    given = [part for pair in pairs for part in ("--conf", pair)]
+    line = [str(submit), "--master", master, "--class", _CONNECT_SERVER, *given, "spark-internal"]
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.execv(line[0], line)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--connect":
+        serve(json.loads(sys.argv[2]), sys.argv[3])
+    run_task(Path(sys.argv[1]), json.load(sys.stdin))

@@ -22,7 +22,7 @@ _START_SECONDS = 300.0
 _END_SECONDS = 120.0
 _SERVERS = {
     "python": ("servers.moto_app", "servers.unity", "lance-bridge serve", "spawn_main"),
-    "java": ("HiveMetaStore", "servers.spark_session", "SparkSubmit"),
+    "java": ("HiveMetaStore", "servers.sparks", "SparkSubmit"),
 }
 """Parts of the command lines of what a test of the suite starts."""
 _OWNER = """

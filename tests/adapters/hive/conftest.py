@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Connect, Metastores
 from servers.proxy import ThriftProxy
 

@@ -28,11 +28,12 @@ from servers.hive_entries import (
     only_winner,
     open_catalog,
     race,
+    raw_client,
     raw_entry,
+    raw_table,
     set_by_others,
     with_property,
 )
-from servers.hive_raw import raw_client, raw_table
 from servers.metastores import VERSIONS, Metastores
 from servers.proxy import Fault, Refusal, ThriftProxy
 

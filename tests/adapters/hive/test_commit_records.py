@@ -20,11 +20,11 @@ from servers.hive_entries import (
     guarded,
     make_entry,
     open_catalog,
+    raw_client,
     raw_entry,
     set_by_others,
     with_property,
 )
-from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 from servers.proxy import Fault, Hold, ThriftProxy
 

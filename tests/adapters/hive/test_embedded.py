@@ -19,7 +19,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     GetTableRequest,
     MetaException,
 )
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_entries import raw_client, raw_table
 from servers.metastores import VERSIONS, Metastores
 from servers.processes import wait_until
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from lance_namespace.errors import NamespaceNotFoundError
-from servers.hive_entries import open_catalog
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_entries import open_catalog, raw_client, raw_table
 from servers.proxy import Refusal, ThriftProxy
 
 import lance_bridge_hive.catalog as adapter

@@ -20,7 +20,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 from pymetastore.hive_metastore.ThriftHiveMetastore import Client
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 

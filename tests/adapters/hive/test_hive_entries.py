@@ -16,10 +16,11 @@ from servers.hive_entries import (
     guarded,
     make_entry,
     open_catalog,
+    raw_client,
     raw_entry,
+    raw_table,
     with_property,
 )
-from servers.hive_raw import raw_client, raw_table
 from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as hive
 from lance_namespace import errors
-from servers.hive_entries import raw_entry
-from servers.hive_raw import raw_client, raw_partition, raw_table
+from servers.hive_entries import raw_client, raw_entry, raw_partition, raw_table
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 

@@ -20,8 +20,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from servers.hive_entries import only_winner, race
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_entries import only_winner, race, raw_client, raw_table
 from servers.proxy import ThriftProxy
 
 from lance_bridge.testing.calls import Calls, ipc

@@ -16,7 +16,7 @@ import pytest
 from core.forks import returns_in_child
 from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
-from servers.hive_raw import raw_client
+from servers.hive_entries import raw_client
 from servers.metastores import Connect, Metastores, create, read
 from servers.processes import free_port
 from servers.proxy import Fault, ThriftProxy

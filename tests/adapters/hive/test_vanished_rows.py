@@ -23,7 +23,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     UnsupportedOperationError,
 )
-from servers.hive_raw import raw_table
+from servers.hive_entries import raw_table
 from servers.replies import ScriptedServer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket

@@ -3,7 +3,7 @@
 No Unity server can be had as a package, so tests talk to these over HTTP. What they do was
 measured on the open-source server 0.3.1 to 0.7, and read in its source and in the documentation of
 Databricks. Each request and reply is held against models that others generated from the published
-API (see ``validation``), so that the double cannot drift from it in shape.
+API (see ``published``), so that the double cannot drift from it in shape.
 
 What a double cannot show: that a release behaves as it was measured or documented to; times; all
 rules of privileges, which here are refusals by route (`UnityServer.refuse`) and the rights of users

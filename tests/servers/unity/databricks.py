@@ -20,9 +20,9 @@ from . import rules, sql
 from .catalog_api import PREFIX, CatalogApi, Credentials
 from .dialects import ErrorKind, Level
 from .http import Answer, ApiError, Request, Route, ServerFault
+from .published import check_sdk_reply
 from .rules import cloud_location, overlap
 from .state import Entry, State
-from .validation import check_sdk_reply
 
 _RESERVED = {
     "provider": "please use the USING clause to specify it",

@@ -15,8 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel
 
 from .dialects import Dialect, ErrorKind, Level
-from .published import DeltaErrorResponse
-from .validation import check_reply
+from .published import DeltaErrorResponse, check_reply
 
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"

@@ -17,7 +17,7 @@ from typing import Any
 import requests
 
 from ..processes import end
-from .catalog_api import Bucket, CatalogApi, Credentials
+from .catalog_api import Bucket, CatalogApi, Credentials, OpenSourceApi
 from .databricks import DatabricksApi
 from .dialects import OPEN_SOURCE_0_6, Dialect, ErrorKind, Level
 from .grants import Grants
@@ -33,9 +33,8 @@ from .http import (
     find,
     no_route,
 )
-from .open_source import OpenSourceApi
+from .published import InvalidReplyError, problems, statement_problems
 from .state import Entry, Names, State
-from .validation import InvalidReplyError, problems, statement_problems
 
 _FORBIDDEN = ErrorKind(403, "PERMISSION_DENIED")
 _INTERNAL = ErrorKind(500, "INTERNAL")

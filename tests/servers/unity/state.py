@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from . import published
 from .dialects import Dialect, Level
 from .http import ServerFault
-from .validation import DATABRICKS_ONLY, check_reply, check_sdk_reply
+from .published import DATABRICKS_ONLY, check_reply, check_sdk_reply
 
 MODELS: dict[Level, type[BaseModel]] = {
     Level.CATALOG: published.CatalogInfo,

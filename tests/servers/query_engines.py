@@ -1,18 +1,25 @@
-"""Trino with catalogs of its Hive and Iceberg connectors, on 127.0.0.1.
+"""Engines that query what a metastore has: Trino, and Hive's own command line.
 
-``make test-clients`` fetches it. It needs a Java of release 24 or later, beside the one of Spark.
+``make test-clients`` fetches both. Trino, on 127.0.0.1 with its Hive and Iceberg connectors, needs
+a Java of release 24 or later, beside Spark's; Hive's jars are those of PySpark and two more.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from commands import run_command
+
 from lance_bridge.jvm import find_java
-from servers.processes import HOST, ServerProcess, free_port
+from lance_bridge_metastore.artifacts import pyspark_jars
+
+from .processes import HOST, ServerProcess, free_port
 
 _HOME = Path(__file__).parents[2] / ".cache" / "trino"
 _MINIMUM_JAVA = 24
@@ -93,3 +100,56 @@ class Trino(ServerProcess):
 def _write(file: Path, properties: Mapping[str, str]) -> None:
     lines = [f"{name}={value}\n" for name, value in properties.items()]
     file.write_text("".join(lines), encoding="utf-8")
+
+
+# -- Hive's command line ---------------------------------------------------------------------------
+
+
+_HIVE_HOME = Path(__file__).parents[2] / ".cache" / "hive"
+_HIVE_JAVA = 17
+_OPENED = (
+    *("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "util.regex"),
+    *("io", "text", "time"),
+)
+"""Packages of ``java.base`` that this Hive, which is of Java 8, changes fields in."""
+_HIVE_LOGGING = "status = off\nrootLogger.level = off\n"
+
+
+class HiveCommandLine:
+    """Hive's command line on a metastore; queries run in its own process."""
+
+    def __init__(self, uri: str, directory: Path) -> None:
+        self._directory = directory
+        self._settings = {
+            "hive.metastore.uris": uri,
+            "hive.cli.errors.ignore": "true",
+            "hive.async.log.enabled": "false",
+            # Its planner needs Calcite, which PySpark does not have.
+            "hive.cbo.enable": "false",
+            # Small tables would be joined by the command ``hadoop``.
+            "hive.auto.convert.join": "false",
+            "mapreduce.framework.name": "local",
+            "hadoop.tmp.dir": str(directory / "hadoop"),
+            "hive.exec.scratchdir": str(directory / "scratch"),
+            "hive.exec.local.scratchdir": str(directory / "local"),
+        }
+
+    def run(self, *statements: str) -> list[str]:
+        """Return what it prints for each statement: rows, or an error."""
+        mark = uuid.uuid4().hex
+        self._directory.mkdir(exist_ok=True)
+        (self._directory / "hive-log4j2.properties").write_text(_HIVE_LOGGING, encoding="utf-8")
+        script = self._directory / "statements.sql"
+        lines = [f"{statement};\n!echo {mark};\n" for statement in statements]
+        script.write_text(f"!echo {mark};\n{''.join(lines)}", encoding="utf-8")
+        path = os.pathsep.join(map(str, [self._directory, _HIVE_HOME / "*", pyspark_jars() / "*"]))
+        command = [
+            *(find_java(_HIVE_JAVA).path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *(f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in _OPENED),
+            *("-cp", path, "org.apache.hadoop.hive.cli.CliDriver", "-S", "-f", str(script)),
+            *(word for item in self._settings.items() for word in ("-hiveconf", "=".join(item))),
+        ]
+        # Errors are printed to the other stream.
+        done = run_command("sh", "-c", '"$@" 2>&1', "sh", *command, cwd=self._directory)
+        _, *answers, _ = done.stdout.split(f"{mark}\n")
+        return [answer.strip() for answer in answers]

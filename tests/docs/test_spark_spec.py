@@ -23,7 +23,8 @@ from lance_bridge.dataset.query.searches import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_spark.source import options, types
+from lance_bridge_spark import schemas
+from lance_bridge_spark.source import options
 from lance_bridge_spark.source.table_changes import FAIL
 from lance_bridge_spark.source.worker_calls import condition
 
@@ -98,7 +99,7 @@ def test_types_are_read_as_the_spec_says() -> None:
         for row in SPARK_SPEC.rows("Reading Types", "in the table")
         for name in re.findall(r"`([^`]+)`", row[0])
     }
-    read = types.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
+    read = schemas.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
 
     assert stated == {
         arrow_name(kind): field.dataType.simpleString()
@@ -109,7 +110,7 @@ def test_types_are_read_as_the_spec_says() -> None:
 def test_types_that_are_refused_are_those_of_the_code() -> None:
     stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Writing Types", "refused")]
 
-    assert sorted(stated) == sorted(types._UNSTORABLE)
+    assert sorted(stated) == sorted(schemas._UNSTORABLE)
 
 
 # -- functions, jobs and errors --------------------------------------------------------------------

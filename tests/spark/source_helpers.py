@@ -17,8 +17,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from lance_bridge_spark.schemas import batch_schema
 from lance_bridge_spark.source import LanceSource
-from lance_bridge_spark.source.types import batch_schema
 
 ObjectT = TypeVar("ObjectT")
 

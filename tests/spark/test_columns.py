@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 import lance_bridge_spark
 from lance_bridge import blobs
-from lance_bridge_spark.source.stored_types import as_new
+from lance_bridge_spark.schemas import as_new
 
 from .parquet_pairs import LOCAL_ROWS
 from .sql_helpers import setting, stream_all

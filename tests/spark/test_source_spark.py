@@ -30,9 +30,10 @@ from pyspark.sql.types import (
 )
 
 from lance_bridge import blobs
-from lance_bridge_spark.source import arrays, stored_types, types
-from lance_bridge_spark.source.schema_compat import match_columns, new_schema
-from lance_bridge_spark.source.types import batch_schema, spark_schema
+from lance_bridge_spark import schemas
+from lance_bridge_spark.schemas import batch_schema, new_schema, spark_schema
+from lance_bridge_spark.source import arrays
+from lance_bridge_spark.source.schema_compat import match_columns
 from lance_bridge_spark.source.worker_calls import LanceValueError
 
 from .source_helpers import source
@@ -213,7 +214,7 @@ def test_what_a_microsecond_cannot_hold_is_refused_by_name(
 
 
 def test_an_extension_is_read_as_what_it_is_stored_as() -> None:
-    assert types.read_type(pa.uuid()) == pa.binary()
+    assert schemas.read_type(pa.uuid()) == pa.binary()
 
 
 # -- types that are written ------------------------------------------------------------------------
@@ -377,7 +378,7 @@ def test_a_new_table_has_the_types_of_its_source(case: TypeCase) -> None:
     for shape in SHAPES:
         schema = rows_of(case, shape).schema
         made = new_schema(spark_schema(schema))
-        assert made.field("c").type.equals(stored_types.as_new(schema.field("c")).type), shape
+        assert made.field("c").type.equals(schemas.as_new(schema.field("c")).type), shape
         assert blobs.has_blobs(made.field("c")) == blobs.has_blobs(schema.field("c"))
         # Its own rows fit.
         match_columns(spark_schema(schema), made, "copy")
@@ -387,11 +388,11 @@ def test_a_new_table_has_the_types_of_its_source(case: TypeCase) -> None:
 def test_a_column_of_another_type_takes_none_from_its_metadata() -> None:
     [field] = spark_schema(pa.schema([pa.field("c", pa.uint8())])).fields
     for text in (
-        field.metadata[stored_types.KEY],
+        field.metadata[schemas.STORED_TYPE],
         "no base64",
         base64.b64encode(b"no schema").decode(),
     ):
-        made = StructType([StructField("c", StringType(), True, {stored_types.KEY: text})])
+        made = StructType([StructField("c", StringType(), True, {schemas.STORED_TYPE: text})])
         assert new_schema(made).field("c").type == pa.string()
 
 

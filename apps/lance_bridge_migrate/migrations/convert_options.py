@@ -13,7 +13,7 @@ from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display
 from lance_bridge.names import by_name, find_name
 from lance_bridge_spark.rows import index_request
-from lance_bridge_spark.types import as_new
+from lance_bridge_spark.schemas import as_new
 
 from ..arrow_files import ArrowFiles
 from ..migration import Options, PlainLocation

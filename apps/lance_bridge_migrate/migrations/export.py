@@ -25,7 +25,7 @@ from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.rows import address_in
-from lance_bridge_spark.types import require_distinct
+from lance_bridge_spark.schemas import require_distinct
 
 from ..endpoints import Endpoints
 from ..levels import Level

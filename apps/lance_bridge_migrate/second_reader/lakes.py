@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lance_bridge_spark.types import batch_schema
+from lance_bridge_spark.schemas import batch_schema
 
 from ..spark.sources import ICEBERG, SourceTable
 from .storage import Storage, UnreachableError

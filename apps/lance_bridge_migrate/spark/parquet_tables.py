@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
-from lance_bridge_spark.types import read_type, spark_schema
+from lance_bridge_spark.schemas import read_type, spark_schema
 
 from ..plan import Problem, blocker, warning
 from ..targets import MARK

@@ -16,7 +16,7 @@ from pyspark.sql import types as spark
 from lance_bridge.dataset import Rows
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid
 from lance_bridge.names import by_name, quoted, same_names
-from lance_bridge_spark.types import new_schema, nullable
+from lance_bridge_spark.schemas import new_schema, nullable
 
 from ..plan import Problem, blocker, blockers_in, warning
 from .session import spark_errors

@@ -41,7 +41,7 @@ from lance_bridge_spark.rows import (
     unpack,
     write_rows,
 )
-from lance_bridge_spark.types import ROW_ID, batch_schema, spark_schema
+from lance_bridge_spark.schemas import ROW_ID, batch_schema, spark_schema
 
 from ..record import Check
 from ..targets import MARK

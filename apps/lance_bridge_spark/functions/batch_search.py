@@ -33,9 +33,9 @@ from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
 from ..addresses import Access
+from ..schemas import ROW_ID, batch_schema
 from ..source import arrays, planning
 from ..source.options import DISTANCE
-from ..source.types import ROW_ID, batch_schema
 from .filters import Condition, sql_of
 from .reading import DEFAULT_K
 from .rows.change import Snapshot

@@ -23,8 +23,8 @@ from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table
+from ..schemas import batch_schema, spark_schema
 from ..source import arrays, requests
-from ..source.types import batch_schema, spark_schema
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of

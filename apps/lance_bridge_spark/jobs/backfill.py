@@ -21,9 +21,8 @@ from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import Access, address_of
 from ..lookup import find_table
+from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema, require_writable, spark_schema
 from ..source.arrays import to_lance, to_spark
-from ..source.column_names import require_writable
-from ..source.types import ROW_ADDRESS, ROW_ID, batch_schema, spark_schema
 from .tasks import (
     RESULTS_DDL,
     Phases,

@@ -25,9 +25,8 @@ from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress, address_of, catalogs_of
 from ..lookup import create_table, find_table
+from ..schemas import new_schema, spark_schema
 from ..source import requests
-from ..source.schema_compat import new_schema
-from ..source.types import spark_schema
 from ..source.writer import NO_FRAGMENT, Target, fragments_of
 from .tasks import (
     RESULTS_DDL,

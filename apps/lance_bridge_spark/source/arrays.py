@@ -22,7 +22,7 @@ from lance_bridge.errors import (
     is_refusal,
 )
 
-from .types import is_list
+from ..schemas import is_list
 
 # -- nested arrays ---------------------------------------------------------------------------------
 

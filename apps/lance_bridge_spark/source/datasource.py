@@ -24,7 +24,7 @@ from lance_bridge.requests import Ref
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
-from . import requests, types
+from . import requests, schema_compat
 from .options import Options, ReadOptions, Search, WriteOptions, search_of
 from .reading import LanceReader, Reading
 from .requests import Scan, Write
@@ -59,7 +59,7 @@ class LanceSource(DataSource):
             read = options.reading()
             dataset, access, search = self._open(options, read, Scan())
             self._pinned = access, search
-            return types.read_schema(dataset.schema, access.address.name, read, search)
+            return schema_compat.read_schema(dataset.schema, access.address.name, read, search)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class LanceSource(DataSource):
                 dataset, access, search = self._open(options, read, scan or Scan())
             name = access.address.name
             if scan is None or scan.aggregate is None:
-                types.check_readable(schema, dataset.schema, name, search)
+                schema_compat.check_readable(schema, dataset.schema, name, search)
             if read.filter is not None:
                 check_predicate(dataset, name, read.filter, "Option 'filter'")
             return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
@@ -86,7 +86,7 @@ class LanceSource(DataSource):
             read = options.reading()
             stream = Stream(options.address(), options, read)
             reading, dataset = reading_of(stream, schema, read)
-            types.check_readable(schema, dataset.schema, stream.address.name, None)
+            schema_compat.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
                 check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")
             return _stream_reader(stream, reading)

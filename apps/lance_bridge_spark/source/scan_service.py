@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from ..channel import Channel, freeze_imports, open_standard_channel
+from ..schemas import batch_schema
 from . import LanceSource  # noqa: F401 - what tasks need is imported once
-from .types import batch_schema
 from .worker_calls import error_fields, partition_batch
 
 _LONGEST_PATH = 100

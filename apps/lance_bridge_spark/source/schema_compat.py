@@ -1,4 +1,4 @@
-"""Checks of a DataFrame's columns against a table, by name, and the schema of a new table.
+"""Checks of columns against a table: those of a DataFrame to write, and those to read.
 
 All checks run before the first task. Errors that depend on values, such as a list that is shorter
 than the table's vectors, fail the task that finds them.
@@ -6,111 +6,43 @@ than the table's vectors, fail the task that finds them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.types as arrow
-from lance_namespace.errors import LanceNamespaceError, TableSchemaValidationError
-from pyspark.sql import types as spark
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    TableColumnNotFoundError,
+    TableSchemaValidationError,
+)
+from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
 from lance_bridge.blobs import is_blob_type
 from lance_bridge.errors import invalid
 
-from . import stored_types
-from .column_names import require_writable
-from .types import (
-    COMMENT,
+from ..schemas import (
+    ROW_ADDRESS,
+    ROW_ID,
     batch_schema,
     is_list,
+    quote_names,
     read_type,
-    refuse_collations,
     refuse_unstorable,
+    require_one_name,
+    require_readable,
+    require_writable,
+    spark_schema,
 )
+from .options import ReadOptions, Search
 
-_LONGEST_VECTOR = 2**31 - 1
+_ADDED = (ROW_ID, ROW_ADDRESS)
+"""Columns that every table has for a read."""
 
-
-# -- a new table -----------------------------------------------------------------------------------
-
-
-def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = None) -> pa.Schema:
-    """Return the schema of a new table for the rows of a DataFrame.
-
-    A column's metadata may contain the length of its vectors, and a comment.
-
-    Args:
-        vectors: Lengths of vectors by column (case-insensitive); they override the metadata.
-
-    Raises:
-        InvalidInputError: (13) Lance cannot store a type or a collation, or a vector column is
-            invalid.
-    """
-    refuse_unstorable(schema)
-    refuse_collations(schema)
-    _require_names(schema.fieldNames(), vectors or {})
-    wanted = {name.lower(): size for name, size in (vectors or {}).items()}
-    names = {each.name.lower() for each in schema.fields}
-    for name in wanted:
-        if name not in names:
-            raise invalid(
-                f"Option 'vector.{name}' names a column that does not exist; existing columns: "
-                f"{_list(names)}"
-            )
-    fields = []
-    for field, given in zip(batch_schema(schema), schema.fields, strict=True):
-        metadata = given.metadata or {}
-        size = wanted.get(given.name.lower())
-        stored = stored_types.stored_field(metadata.get(stored_types.KEY), field.type, read_type)
-        if size is None and stored is not None:
-            new = stored
-        else:
-            size = size or metadata.get(stored_types.VECTOR_SIZE)
-            dtype = field.type if size is None else _vectors(given.name, field.type, int(size))
-            new = pa.field(given.name, dtype)
-        comment = metadata.get(COMMENT)
-        kept = {**(new.metadata or {}), **({COMMENT: comment} if comment else {})}
-        fields.append(pa.field(given.name, new.type, given.nullable, kept or None))
-    return pa.schema(fields)
+# -- writes ----------------------------------------------------------------------------------------
 
 
-def _require_names(names: Sequence[str], vectors: Mapping[str, int]) -> None:
-    """Check that Lance finds columns by their names, and that an option names one column only.
-
-    Raises InvalidInput (13).
-    """
-    for name in names:
-        if "`" in name:
-            raise invalid(f"Column {name!r}: Lance finds no column with a backtick in its name")
-    _require_one_name(names, vectors)
-
-
-def _require_one_name(names: Sequence[str], vectors: Mapping[str, int]) -> None:
-    """Raise InvalidInput (13) for an option, whose letter case Spark loses, that means several."""
-    for option in vectors:
-        same = [name for name in names if name.lower() == option.lower()]
-        if len(same) > 1:
-            raise invalid(
-                f"Option 'vector.{option}' may mean each of {_list(same)}, which differ only in "
-                "letter case: rename one"
-            )
-
-
-def _vectors(name: str, dtype: pa.DataType, size: int) -> pa.DataType:
-    if not 1 <= size <= _LONGEST_VECTOR:
-        raise invalid(
-            f"The vectors of column '{name}' must have 1 to {_LONGEST_VECTOR} numbers, not {size}"
-        )
-    if not arrow.is_list(dtype) or not (
-        arrow.is_floating(dtype.value_type) or arrow.is_integer(dtype.value_type)
-    ):
-        raise invalid(f"Column '{name}' cannot hold vectors: it is not an array of numbers")
-    return pa.list_(pa.field("item", dtype.value_type), size)
-
-
-# -- an existing table ---------------------------------------------------------------------------
-
-
-def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
+def match_columns(schema: StructType, table: pa.Schema, name: str) -> dict[str, str]:
     """Check that a DataFrame has the table's columns, in any order, with types that fit.
 
     Args:
@@ -132,12 +64,20 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
     missing = [each for each, match in found.items() if match is None]
     extra = [each for each in given if each not in found.values()]
     if missing or extra:
-        lacks = [f"the DataFrame has no {_list(missing)}"] if missing else []
-        knows = [f"the table has no {_list(extra)}"] if extra else []
-        raise _mismatch(name, f"{' and '.join(lacks + knows)}; the table has {_list(table.names)}")
+        lacks = [f"the DataFrame has no {quote_names(missing)}"] if missing else []
+        knows = [f"the table has no {quote_names(extra)}"] if extra else []
+        raise _mismatch(
+            name, f"{' and '.join(lacks + knows)}; the table has {quote_names(table.names)}"
+        )
     pairs = {column: match for column, match in found.items() if match is not None}
     for column, match in pairs.items():
-        _require_type(given[match].type, table.field(column).type, column, name)
+        stored = table.field(column).type
+        if not fits(given[match].type, stored):
+            raise _mismatch(
+                name,
+                f"column '{column}' is {given[match].type} in the DataFrame and "
+                f"{read_type(stored)} in the table: cast it",
+            )
     return pairs
 
 
@@ -148,7 +88,7 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
         TableSchemaValidationError: (20)
         InvalidInputError: (13) an option may mean several columns.
     """
-    _require_one_name(table.names, vectors)
+    require_one_name(table.names, vectors)
     dtypes = {f.name.lower(): f.type for f in table}
     for column, size in vectors.items():
         dtype = dtypes.get(column)
@@ -163,15 +103,6 @@ def _match(name: str, given: Collection[str], known: Collection[str]) -> str | N
         return name
     same = [each for each in given if each.lower() == name.lower() and each not in known]
     return same[0] if len(same) == 1 else None
-
-
-def _require_type(given: pa.DataType, stored: pa.DataType, column: str, table: str) -> None:
-    if not fits(given, stored):
-        raise _mismatch(
-            table,
-            f"column '{column}' is {given} in the DataFrame and {read_type(stored)}"
-            " in the table: cast it",
-        )
 
 
 def fits(given: pa.DataType, stored: pa.DataType) -> bool:
@@ -213,9 +144,66 @@ def _is_wider(given: pa.DataType, stored: pa.DataType) -> bool:
     return False
 
 
-def _list(names: Sequence[str] | set[str]) -> str:
-    return ", ".join(f"'{each}'" for each in names) or "no columns"
-
-
 def _mismatch(table: str, why: str) -> LanceNamespaceError:
     return TableSchemaValidationError(f"The rows do not fit table '{table}': {why}")
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+def read_schema(
+    table: pa.Schema, name: str, options: ReadOptions, search: Search | None
+) -> StructType:
+    """Return the columns of a read without a schema.
+
+    Args:
+        name: The table's name in messages.
+
+    Raises:
+        TableColumnNotFoundError: (12) an option names a column that does not exist.
+        InvalidInputError: (13) a column is named twice.
+    """
+    schema = spark_schema(table)
+    if options.columns is not None:
+        for each in options.columns:
+            if options.columns.count(each) > 1:
+                raise invalid(f"Column '{each}' is listed twice")
+        found = [_require_column(schema, each, name) for each in options.columns]
+        schema = StructType(found)
+    if options.with_row_id and ROW_ID not in schema.fieldNames():
+        schema.add(ROW_ID, LongType(), True)
+    if search is not None and search.column not in schema.fieldNames():
+        schema.add(search.column, FloatType(), True)
+    return schema
+
+
+def check_readable(asked: StructType, table: pa.Schema, name: str, search: Search | None) -> None:
+    """Check that each column of a schema can be read with its type.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) a column has another type.
+    """
+    require_readable(asked.fieldNames(), name)
+    schema = spark_schema(table)
+    added = (*_ADDED, search.column) if search else _ADDED
+    for field in asked.fields:
+        if field.name in added and field.name not in schema.fieldNames():
+            continue
+        there = _require_column(schema, field.name, name)
+        if there.dataType.simpleString() != field.dataType.simpleString():
+            raise invalid(
+                f"Column '{field.name}' of table '{name}' is {there.dataType.simpleString()}, and "
+                f"cannot be read as {field.dataType.simpleString()}: read it as it is, and cast it"
+            )
+
+
+def _require_column(schema: StructType, column: str, table: str) -> StructField:
+    names = schema.fieldNames()
+    if column in names:
+        return schema[column]
+    if column in _ADDED:
+        return StructField(column, LongType(), True)
+    near = difflib.get_close_matches(column, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(names)}"
+    raise TableColumnNotFoundError(f"Table '{table}' has no column '{column}': {hint}")

@@ -44,10 +44,10 @@ from lance_bridge.storage import MAIN
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import create_table, find_table
+from ..schemas import new_schema, nullable
 from . import arrays, requests, schema_compat
 from .options import WriteOptions
 from .requests import Write
-from .types import nullable
 from .worker_calls import spark_call
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Job:
                 blobs.refuse_overwrite(dataset.schema, address.name)
                 self._schema = dataset.schema
         else:
-            self._schema = schema_compat.new_schema(nullable(schema), options.vectors)
+            self._schema = new_schema(nullable(schema), options.vectors)
             names = {name: name for name in self._schema.names}
         access = table.access(dataset, branch=write.branch, write=True)
         self.target = Target(
@@ -384,7 +384,7 @@ def find_or_create(
         if not write.may_create or write.version is not None or write.branch is not None:
             raise
     with suppress(TableAlreadyExistsError):
-        create_table(address, schema_compat.new_schema(nullable(schema), options.vectors))
+        create_table(address, new_schema(nullable(schema), options.vectors))
     table = find_table(address)
     return table, table.open(ref, write=True)
 

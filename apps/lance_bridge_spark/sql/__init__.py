@@ -1,6 +1,5 @@
 """The Python half of the SQL catalog: it handles the calls of Spark's driver.
 
-`service` dispatches calls. `namespaces`, `tables`, `changes` (ALTER TABLE), `staging` and
-`publishing` (CREATE and REPLACE with a query), `planning` (reads and writes) and `schemas`
-implement them; `loaded` caches loaded tables.
+`service` dispatches calls. `namespaces`, `tables`, `new_tables` (CREATE and REPLACE), `changes`
+(ALTER TABLE) and `planning` (reads and writes) implement them, with schemas of `columns`.
 """

@@ -13,7 +13,7 @@ from lance_bridge.errors import LanceNamespaceError, invalid, panics_as_errors
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
 from ..source.worker_calls import error_fields
-from . import changes, namespaces, planning, staging, tables
+from . import changes, namespaces, new_tables, planning, tables
 
 Answer = dict[str, Any]
 Parts = list[bytes]
@@ -36,10 +36,10 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Mapping[str, Any]], Answer]]
     "delete_where": tables.delete_where,
     "fragments": tables.fragments,
     "alter_table": changes.alter,
-    "stage_create": staging.create,
-    "stage_replace": staging.replace,
-    "commit_staged": staging.commit,
-    "abort_staged": staging.abort,
+    "stage_create": new_tables.create,
+    "stage_replace": new_tables.replace,
+    "commit_staged": new_tables.commit,
+    "abort_staged": new_tables.abort,
 }
 
 

@@ -29,13 +29,13 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
+from ..schemas import ROW_ADDRESS
 from ..source import requests
 from ..source.options import Options, ReadOptions
-from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
-from . import planning, schemas
-from .schemas import LANCE, Data, Definition, publish_new
+from . import columns, planning
+from .new_tables import LANCE, Data, Definition, publish_new
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -122,8 +122,8 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
             for file in fragment.metadata.files
         )
     return {
-        "schema": schemas.to_spark(dataset.schema),
-        "converted": schemas.converted_columns(dataset.schema),
+        "schema": columns.to_spark(dataset.schema),
+        "converted": columns.converted_columns(dataset.schema),
         "opaque": blobs.columns_with_blobs(dataset.schema, dataset.schema.names),
         "version": int(dataset.version),
         "rows": rows,

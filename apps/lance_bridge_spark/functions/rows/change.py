@@ -25,8 +25,8 @@ from lance_bridge.requests import LATEST, Ref
 
 from ...addresses import Access, address_of
 from ...lookup import find_table
-from ...source import column_names, requests
-from ...source.types import ROW_ID, spark_schema
+from ...schemas import ROW_ID, require_distinct, require_writable, spark_schema
+from ...source import requests
 from ...source.writer import NO_FRAGMENT, Commit, Target, fragments_to_guard
 from . import tasks
 from .tasks import Action, Job, Kind
@@ -99,9 +99,9 @@ class Snapshot:
         Raises:
             InvalidInputError: (13)
         """
-        column_names.require_distinct(self.spark, self.schema, self.name)
+        require_distinct(self.spark, self.schema, self.name)
         if rewrites:
-            column_names.require_writable(self.schema.names, self.name)
+            require_writable(self.schema.names, self.name)
 
     def column(self, name: str) -> str:
         """Return the table's column for a name; case matters only if columns differ only by case.

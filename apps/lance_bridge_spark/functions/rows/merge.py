@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lance_bridge.errors import invalid
 from lance_bridge.names import find_name, quoted
 
-from ...source.types import ROW_ADDRESS, ROW_ID
+from ...schemas import ROW_ADDRESS, ROW_ID
 from . import change, tasks
 from .change import Changed, Plan, Snapshot
 from .tasks import Action, Kind

@@ -25,8 +25,8 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
+from ...schemas import ROW_ADDRESS, ROW_ID
 from ...source import arrays
-from ...source.types import ROW_ADDRESS, ROW_ID
 from ...source.writer import Target
 
 ACTION = "_lance_bridge_action"

@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
-from ...source.types import ROW_ADDRESS, ROW_ID
+from ...schemas import ROW_ADDRESS, ROW_ID
 from . import change, tasks
 from .change import Changed, Plan, Snapshot
 from .tasks import Action, Kind

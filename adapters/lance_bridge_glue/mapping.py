@@ -1,18 +1,24 @@
 """Converts Glue's objects to records and back: pure functions.
 
-Objects are boto3's dictionaries; shapes are those of botocore's service model.
+Objects are boto3's dictionaries; shapes are those of botocore's service model, which also has the
+lengths and characters that Glue allows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from lance_bridge.catalog import (
     TABLE_TYPE,
+    Capabilities,
     CatalogColumn,
+    NameRule,
     NamespaceRecord,
+    NamespaceWords,
     Path,
     Published,
     TableRecord,
@@ -21,7 +27,34 @@ from lance_bridge.errors import invalid
 from lance_bridge.hive_entries import ROWS, SIZE, Formats, hive_columns, statistics_of
 from lance_bridge.locations import other_locations
 
-from .capabilities import DESCRIPTION, check
+_MAX_LENGTH = 255
+# Glue accepts nearly everything. This pattern excludes characters with a meaning in paths, ARNs,
+# filters or SQL, and letters beyond ASCII, which can be folded to lower case in several ways.
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
+_NAME_DESCRIPTION = (
+    "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
+)
+DESCRIPTION = "description"
+"""The namespace property for the description of the database."""
+
+
+def capabilities() -> Capabilities:
+    """Return Glue's capabilities: it cannot rename tables, and drops databases with their content.
+
+    Sources: UpdateTable, which accepts no other name; DeleteDatabase.
+    """
+    return Capabilities(
+        namespace_levels=(NameRule("database", _NAME_PATTERN, _NAME_DESCRIPTION, _MAX_LENGTH),),
+        table_rule=NameRule("table", _NAME_PATTERN, _NAME_DESCRIPTION, _MAX_LENGTH),
+        namespace_words=(NamespaceWords(comment=DESCRIPTION),),
+        folds_case=True,
+        renames_by_copy=True,
+        has_partitions=True,
+        publishes_columns=True,
+    )
+
+
+# -- namespaces and entries -------------------------------------------------------------------
 
 LOCATION = "location"
 """The namespace property for the location of the database, which is not a parameter."""
@@ -78,9 +111,9 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
         "LocationUri": parameters.pop(LOCATION, None),
         "Parameters": parameters,
     }
-    check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
-    check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
-    check(shape.members["Parameters"], parameters, "Parameters")
+    _check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
+    _check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
+    _check(shape.members["Parameters"], parameters, "Parameters")
     kept = {k: v for k, v in restrict_to_shape(shape, old).items() if k not in fields}
     given = {k: v for k, v in fields.items() if v is not None}
     return {**kept, "Name": record.path[-1], **given}
@@ -200,8 +233,8 @@ def _is_external(table: Mapping[str, Any]) -> bool:
 
 def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
     location = shape.members["StorageDescriptor"].members["Location"]
-    check(location, record.location, "The location")
-    check(shape.members["Parameters"], record.properties, "Parameters")
+    _check(location, record.location, "The location")
+    _check(shape.members["Parameters"], record.properties, "Parameters")
     for key in record.properties:
         if key in _OWN_PARAMETERS:
             raise invalid(f"Property '{key}' is reserved by the catalog; remove it")
@@ -321,3 +354,47 @@ def name_of_target(target: Mapping[str, Any]) -> str:
     location = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
     names = ".".join(target[key] for key in ("DatabaseName", "Name") if target.get(key))
     return " ".join([names, *(f"{word} {text}" for word, text in location.items() if text)])
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+_SHOWN = 60
+_PAIRS = r"\uD800\uDC00-\uDBFF\uDFFF"
+"""How the model writes characters beyond U+FFFF: as surrogate pairs of UTF-16."""
+
+
+def _check(shape: Any, value: Any, what: str) -> None:
+    """Check texts against the limits of the model, which botocore itself ignores.
+
+    Args:
+        shape: The shape of a text, or of a map of properties.
+        value: The text or the map; None is accepted.
+        what: Its name in the message.
+
+    Raises:
+        InvalidInputError: too short, too long, or with characters that Glue refuses.
+    """
+    if value is None:
+        return
+    if shape.type_name == "map":
+        for key, text in value.items():
+            _check(shape.key, key, f"Property key {_shorten(key)}")
+            _check(shape.value, text, f"The value of property {_shorten(key)}")
+        return
+    limits = shape.metadata
+    if not limits.get("min", 0) <= len(value) <= limits.get("max", len(value)):
+        raise invalid(
+            f"{what} has {len(value)} characters; Glue allows {limits.get('min', 0)} to "
+            f"{limits['max']}"
+        )
+    if "pattern" in limits and not _pattern(limits["pattern"]).fullmatch(value):
+        raise invalid(f"{what} has control characters, or others that Glue refuses")
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace(_PAIRS, r"\U00010000-\U0010FFFF"))
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

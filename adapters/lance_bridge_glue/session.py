@@ -1,4 +1,4 @@
-"""Sessions and clients of boto3, created from the properties when they are first used.
+"""Sessions, clients and credentials of boto3, created from the properties when they are first used.
 
 Creating a client looks up credentials, maybe over the network (containers, instances). That must
 not happen when a namespace is connected; errors in the properties are detected without it.
@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from datetime import datetime, timezone
 from functools import cache, partial
 from typing import Any
@@ -23,6 +23,8 @@ from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialProvider,
     CredentialResolver,
+    Credentials,
+    ReadOnlyCredentials,
     RefreshableCredentials,
 )
 from botocore.exceptions import (
@@ -38,10 +40,10 @@ from botocore.loaders import Loader, create_loader
 
 from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import invalid
+from lance_bridge.secrets import Renewal, SecretRenewal
 
 from .config import GlueConfig, is_region
 from .errors import ADVICE, UNAUTHENTICATED, is_a
-from .key_pair import KeyPairProvider, renew_refused, retry_refused
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +110,7 @@ class Session:
                 )
                 if self._config.access_key_id is not None and self._role is None:
                     created.meta.events.register(
-                        "needs-retry", partial(retry_refused, self._config.renewal)
+                        "needs-retry", partial(_retry_refused, self._config.renewal)
                     )
                 self._clients[service] = created
             return self._clients[service]
@@ -188,7 +190,7 @@ def _create_session(config: GlueConfig, role: _Role | None = None) -> botocore.s
     if role is not None:
         created.register_component("credential_provider", CredentialResolver([role]))
     elif config.access_key_id is not None:
-        provider = KeyPairProvider(config.renewal)
+        provider = _KeyPairProvider(config.renewal)
         created.register_component("credential_provider", CredentialResolver([provider]))
     return created
 
@@ -285,7 +287,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         except ClientError as error:
             if self._config.access_key_id is None or not is_a(error, *UNAUTHENTICATED):
                 raise
-            renewal = renew_refused(self._config.renewal)
+            renewal = _renew_refused(self._config.renewal)
             if not renewal.changed:
                 error.response[ADVICE] = renewal.advice
                 raise
@@ -341,3 +343,85 @@ def redact_logs() -> None:
     """
     for name in _LOGGERS:
         logging.getLogger(f"botocore.{name}").addFilter(_filter)
+
+
+# -- key pair --------------------------------------------------------------------------------------
+# botocore signs each attempt at a request with the credentials as they are then, so a request that
+# was refused is signed with the new key pair if botocore sends it again. The properties are read
+# again when a service refuses their key pair.
+
+_RENEWAL = "lance-bridge-renewal"
+"""The key in the context of a request for what its renewal was."""
+
+
+class _Signer(threading.local):
+    """The configuration with the key pair that this thread signed with last."""
+
+    config: GlueConfig | None = None
+
+
+_signer = _Signer()
+
+
+class _KeyPair(Credentials):  # type: ignore[misc]  # botocore has no types
+    """Credentials that change with the properties."""
+
+    def __init__(self, renewal: SecretRenewal[GlueConfig]) -> None:
+        super().__init__(*_values(renewal.config), method="lance-bridge")
+        self._renewal = renewal
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return the key pair of now; botocore calls this for each signature."""
+        _signer.config = self._renewal.config
+        return ReadOnlyCredentials(*_values(_signer.config))
+
+
+class _KeyPairProvider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+    """Provides the key pair of the properties."""
+
+    METHOD = "lance-bridge"
+    CANONICAL_NAME = "lance-bridge-key-pair"
+
+    def __init__(self, renewal: SecretRenewal[GlueConfig]) -> None:
+        super().__init__()
+        self._renewal = renewal
+
+    def load(self) -> Credentials:
+        """Return the key pair."""
+        return _KeyPair(self._renewal)
+
+
+def _values(config: GlueConfig) -> tuple[str, str, str | None]:
+    secret, token = config.secret_access_key, config.session_token
+    return (
+        config.access_key_id or "",
+        secret.get_secret_value() if secret is not None else "",
+        token.get_secret_value() if token is not None else None,
+    )
+
+
+def _renew_refused(renewal: SecretRenewal[GlueConfig]) -> Renewal:
+    """Read the key pair again that this thread signed its last request with."""
+    return renewal.renew(_signer.config or renewal.config)
+
+
+def _retry_refused(
+    renewal: SecretRenewal[GlueConfig],
+    request_dict: Mapping[str, Any],
+    response: tuple[Any, MutableMapping[str, Any]] | None = None,
+    **_: object,
+) -> float | None:
+    """Return 0 seconds to wait if botocore shall send a refused request again, else None.
+
+    botocore calls this after each attempt. A request whose signature is refused was not executed,
+    so that changes may be repeated, too.
+    """
+    if response is None or response[1].get("Error", {}).get("Code") not in UNAUTHENTICATED:
+        return None
+    context = request_dict["context"]
+    known: Renewal | None = context.get(_RENEWAL)
+    made = context[_RENEWAL] = known or _renew_refused(renewal)
+    if known is None and made.changed:
+        return 0.0
+    response[1][ADVICE] = made.advice
+    return None

@@ -13,12 +13,12 @@ from tenacity import (
     stop_before_delay,
     wait_random,
 )
-from thrift.Thrift import TApplicationException
+from thrift.Thrift import TApplicationException, TException
 
 from lance_bridge.errors import unsupported
 
 from .config import HiveConfig
-from .errors import is_vanished_row, translate_errors, with_hmsclient_errors
+from .errors import is_vanished_row, translate_errors
 from .transport import ClientPool, Connection
 
 T = TypeVar("T")
@@ -73,7 +73,9 @@ class Calls:
             return self.pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
         return self.pool.call(
-            lambda c: with_hmsclient_errors(operation, c.catalogs), name=name, repeatable=repeatable
+            lambda c: _with_hmsclient_errors(operation, c.catalogs),
+            name=name,
+            repeatable=repeatable,
         )
 
     def _require_catalogs(self) -> None:
@@ -82,7 +84,7 @@ class Calls:
             return
 
         def probe(connection: Connection) -> None:
-            with_hmsclient_errors(lambda c: c.get_catalogs(), connection.catalogs)
+            _with_hmsclient_errors(lambda c: c.get_catalogs(), connection.catalogs)
 
         with translate_errors("list catalogs"):
             try:
@@ -95,3 +97,20 @@ class Calls:
                     "catalogs: leave out catalog_levels"
                 ) from error
         self._has_catalogs = True
+
+
+def _with_hmsclient_errors(operation: Callable[[Any], T], client: Any) -> T:
+    """Run an operation with pymetastore's client, but raise hmsclient's errors.
+
+    Errors of newer Thrift bindings are immutable, and contextlib sets attributes on an error that
+    passes through a context manager, which would raise a TypeError.
+    """
+    try:
+        return operation(client)
+    except TApplicationException:
+        raise  # an error of Thrift itself; a new one would lack its type
+    except TException as error:
+        error_type = getattr(hms_types, type(error).__name__, None)
+        if error_type is None:
+            raise
+        raise error_type(message=getattr(error, "message", str(error))) from error

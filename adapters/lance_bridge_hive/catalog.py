@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from lance_namespace.errors import (
     LanceNamespaceError,
+    NamespaceNotFoundError,
     TableNotFoundError,
+    UnsupportedOperationError,
 )
 from thrift.Thrift import TException
 
@@ -18,6 +22,7 @@ from lance_bridge.catalog import (
     LANCE,
     TABLE_TYPE,
     Capabilities,
+    Catalog,
     CatalogColumn,
     NamespaceRecord,
     Path,
@@ -38,23 +43,20 @@ from lance_bridge.scan import innermost_namespaces
 
 from . import mapping
 from .calls import Calls
-from .capabilities import capabilities, database_argument, is_builtin
 from .catalog_level import CatalogLevel
-from .changes import TableChanges
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
 from .entry_reads import ABSENT, NO_DATABASE, EntryReads
 from .errors import (
     is_a,
     is_vanished_row,
-    lost_creation_race,
     map_errors,
     refuse_long_values,
     text_of,
     translate_errors,
 )
-from .guard import without_statistics
-from .shared_locations import SharedLocations
+from .guarded_changes import TableChanges, without_statistics
+from .mapping import DEFAULT_DATABASE, HIVE_CATALOG, capabilities, database_argument, is_builtin
 from .transport import ClientPool
 
 logger = logging.getLogger(__name__)
@@ -66,9 +68,12 @@ _BATCH = 500  # entries in one call of a scan of all entries
 _PAGE = 100  # in one call of a scan that may end after a page
 _NO_FILTER_SECONDS = 300.0
 """How long tables are listed without a filter after the metastore failed to filter."""
+_PARTITIONS = 1000
+"""Partitions read in one call, unless the metastore allows fewer."""
+_EXCEEDS_LIMIT = re.compile(r"exceeds limit|limit\.partition\.request")
 
 
-class HiveCatalog(SharedLocations):
+class HiveCatalog(Catalog):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises."""
 
     def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
@@ -82,6 +87,9 @@ class HiveCatalog(SharedLocations):
         self._entries = EntryReads(self._calls, self._records, catalog_levels=config.catalog_levels)
         self._changes = TableChanges(self._calls, self._entries.load, self._records)
         self._no_filter_until = 0.0
+        self._has_catalogs = True
+        """False if the metastore has no catalogs: it is older than Hive 3."""
+        self._partitions = _PARTITIONS
 
     @property
     def capabilities(self) -> Capabilities:
@@ -136,11 +144,20 @@ class HiveCatalog(SharedLocations):
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
+                if self._is_taken(path, error):
                     raise namespace_already_exists(path) from error
                 if len(path) == self._capabilities.levels > 1:
                     self.load_namespace(path[:-1])
                 raise
+
+    def _is_taken(self, path: Path, error: TException) -> bool:
+        """Return True if a create failed because the name exists.
+
+        If another client created it concurrently, the error may be one of the metastore's database.
+        """
+        return is_a(error, "AlreadyExistsException") or (
+            is_a(error, "MetaException") and self._exists(path)
+        )
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
@@ -278,7 +295,7 @@ class HiveCatalog(SharedLocations):
                     lambda c: c.create_table_with_environment_context(table, context),
                 )
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
+                if self._is_taken(path, error):
                     raise table_already_exists(path) from error
                 refuse_long_values(error, table.parameters)
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
@@ -346,9 +363,105 @@ class HiveCatalog(SharedLocations):
         if records is None:
             return
         with suppress(LanceNamespaceError):  # the records stay
-            if self._has_table(record):
+            if self._exists(record.path):
                 return
             namespaces = innermost_namespaces(self, named=[record.path[:-1]])
             others = (each for path in namespaces for each in self.scan_tables(path))
             if all(each.is_readable and each.properties.get(RECORDS) != records for each in others):
                 self._records.drop(record.path, records)
+
+    # -- locations of other entries, which core reads before it deletes files ----------------------
+
+    @cached_property
+    def _all_catalogs(self) -> HiveCatalog:
+        """The same metastore with the level of catalogs, over the same connections."""
+        if self._config.catalog_levels:
+            return self
+        config = self._config.model_copy(update={"catalog_levels": True})
+        return HiveCatalog(config, self._calls.pool)
+
+    def scan_hidden_tables(self) -> Iterable[TableRecord]:
+        """Return the tables of the catalogs that this client does not list.
+
+        Makes 1 call if the metastore has one catalog, or is older than Hive 3.
+        """
+        if self._config.catalog_levels or not self._has_catalogs:
+            return
+        try:
+            names = list(self._all_catalogs.list_namespaces(()))
+        except UnsupportedOperationError:
+            self._has_catalogs = False
+            return
+        if len(names) > 1:
+            calls = self._all_catalogs._calls
+            with translate_errors("read the default database"):
+                default = calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
+            for name in names:
+                if name != (default.catalogName or HIVE_CATALOG):
+                    yield from self._all_catalogs._scan_catalog(name)
+
+    def _scan_catalog(self, name: str) -> Iterator[TableRecord]:
+        try:
+            databases = list(self.list_namespaces((name,)))
+        except NamespaceNotFoundError:  # dropped since it was listed
+            return
+        for database in databases:
+            try:
+                yield from self.scan_tables((name, database))
+            except NamespaceNotFoundError:
+                continue
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        """Return the locations of partitions: 1 call for all names, and 1 for each 1,000."""
+        is_hidden = len(record.path) > self.capabilities.levels + 1
+        source = self._all_catalogs if is_hidden else self
+        calls = source._calls
+        database, table = database_argument(record.path[:-1]), record.path[-1]
+        with translate_errors(f"read the partitions of '{display(record.path)}'"):
+            try:
+                names = calls.read(
+                    "get_partition_names", lambda c: c.get_partition_names(database, table, _ALL)
+                )
+                yield from self._locations_of(calls, database, table, names)
+            except TException as error:
+                if is_a(error, "NoSuchObjectException", "UnknownDBException"):
+                    return
+                # Hive 2 returns an internal error for a table that does not exist.
+                if not is_a(error, "TApplicationException") or source._exists(record.path):
+                    raise
+
+    def _locations_of(
+        self, calls: Calls, database: str, table: str, names: list[str]
+    ) -> Iterator[str]:
+        """Read partitions by name, in fewer a call if the metastore limits them.
+
+        Hive 4.1 and later do, by ``metastore.limit.partition.request``.
+        """
+
+        def read(part: list[str]) -> list[Any]:
+            return calls.read(
+                "get_partitions_by_names",
+                lambda c: c.get_partitions_by_names(database, table, part),
+            )
+
+        start = 0
+        while start < len(names):
+            wanted = names[start : start + self._partitions]
+            try:
+                found = read(wanted)
+            except TException as error:
+                if len(wanted) == 1 or not _EXCEEDS_LIMIT.search(text_of(error)):
+                    raise
+                self._partitions = len(wanted) // 2
+                continue
+            for partition in found:
+                yield from mapping.partition_locations(partition)
+            start += len(wanted)
+
+    def _exists(self, path: Path) -> bool:
+        is_table = len(path) > self._capabilities.levels
+        try:
+            self.load_table(path) if is_table else self.load_namespace(path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return False
+        return True

@@ -20,8 +20,8 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
-from .capabilities import CATALOG_LOCATION, DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .errors import is_a, text_of
+from .mapping import CATALOG_LOCATION, DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 
 logger = logging.getLogger(__name__)
 

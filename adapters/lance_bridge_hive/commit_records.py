@@ -37,8 +37,8 @@ from lance_bridge.records import ENTRY_ID
 
 from . import mapping
 from .calls import Calls
-from .capabilities import database_argument
 from .errors import is_a, refuse_long_values, text_of
+from .mapping import database_argument
 
 logger = logging.getLogger(__name__)
 

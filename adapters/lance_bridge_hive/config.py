@@ -1,15 +1,16 @@
-"""The properties of ``impl=hive``."""
+"""The properties of ``impl=hive``, and the endpoints in ``uri``."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
 
-from .endpoint import Endpoint, parse_endpoints
 from .tokens import parse_token
 
 TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
@@ -289,3 +290,85 @@ def _user_and_groups(ugi: str | None) -> tuple[str, list[str]] | None:
     if not user.strip() or not all(groups) or not ugi.isprintable():
         raise ValueError("write user, or user:group1,group2")
     return user.strip(), groups
+
+
+# -- endpoints -------------------------------------------------------------------------------------
+
+Scheme = Literal["thrift", "http", "https"]
+
+_DEFAULT_PORTS: dict[Scheme, int] = {"thrift": 9083, "http": 9083, "https": 9083}
+_HTTP_PATH = "/metastore"
+_EXAMPLE = "write thrift://host:9083, or http(s)://host:port/metastore"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The address of a metastore."""
+
+    scheme: Scheme
+    host: str
+    port: int
+    path: str = ""
+    """The HTTP path; empty for ``thrift``."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+    @property
+    def is_http(self) -> bool:
+        """True if Thrift messages are sent as HTTP requests."""
+        return self.scheme != "thrift"
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Return the endpoints of a comma-separated list of URIs, in their order, each once.
+
+    Raises:
+        ValueError: A URI is malformed, or the schemes are mixed. The message says what to write
+            and repeats nothing of what may be a secret: user information, query, fragment.
+    """
+    _refuse_secrets(text)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise ValueError(f"an empty URI between commas: {_EXAMPLE}")
+    endpoints = tuple(dict.fromkeys(_parse(part) for part in parts))
+    if len({endpoint.is_http for endpoint in endpoints}) > 1:
+        raise ValueError("thrift:// and http(s):// cannot be mixed in one list")
+    return endpoints
+
+
+def _refuse_secrets(text: str) -> None:
+    # Before the list is split: a comma may be part of a password.
+    if "@" in text:
+        raise ValueError(
+            "a URI must not carry a user or password: write auth.username and auth.password, or "
+            "http.token"
+        )
+    if "?" in text or "#" in text:
+        raise ValueError(f"a URI must not have a query or fragment: {_EXAMPLE}")
+
+
+def _parse(text: str) -> Endpoint:
+    if "://" not in text:
+        raise ValueError(f"'{text}' has no scheme: write thrift://{text}")
+    try:
+        split = urlsplit(text)
+        port = split.port
+    except ValueError:
+        # A password instead of the port is malformed too: neither message nor cause may show it.
+        raise ValueError(f"a URI is malformed, perhaps its port: {_EXAMPLE}") from None
+    if split.scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"'{text}' has the unknown scheme '{split.scheme}': {_EXAMPLE}")
+    scheme = split.scheme
+    if not split.hostname or any(c.isspace() for c in text) or port == 0:
+        raise ValueError(f"'{text}' names no host or no valid port: {_EXAMPLE}")
+    return Endpoint(scheme, split.hostname, port or _DEFAULT_PORTS[scheme], _path(split))
+
+
+def _path(split: SplitResult) -> str:
+    if split.scheme == "thrift":
+        if split.path not in ("", "/"):
+            raise ValueError(f"'{split.geturl()}' must not have a path: {_EXAMPLE}")
+        return ""
+    return split.path if split.path not in ("", "/") else _HTTP_PATH

@@ -7,26 +7,19 @@ handles those; this module translates all others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
-import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
     LanceNamespaceError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
-    TableNotFoundError,
     UnsupportedOperationError,
 )
 from thrift.Thrift import TApplicationException, TException
 
-from lance_bridge.catalog import Catalog, Path
 from lance_bridge.errors import invalid, reason_in
-
-T = TypeVar("T")
 
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme:? ?\"?(\w+)")
 _REFUSED = re.compile(r"permission denied|AccessControlException|not authorized", re.I)
@@ -151,35 +144,3 @@ def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None
             f"The value of property {longest[:60]!r} has {len(parameters[longest])} characters, "
             f"which is more than the metastore can store"
         ) from error
-
-
-def with_hmsclient_errors(operation: Callable[[Any], T], client: Any) -> T:
-    """Run an operation with pymetastore's client, but raise hmsclient's errors.
-
-    Errors of newer Thrift bindings are immutable, and contextlib sets attributes on an error that
-    passes through a context manager, which would raise a TypeError.
-    """
-    try:
-        return operation(client)
-    except TApplicationException:
-        raise  # an error of Thrift itself; a new one would lack its type
-    except TException as error:
-        error_type = getattr(hms_types, type(error).__name__, None)
-        if error_type is None:
-            raise
-        raise error_type(message=getattr(error, "message", str(error))) from error
-
-
-def lost_creation_race(catalog: Catalog, error: TException, path: Path) -> bool:
-    """Return True if a create failed because another client created the name concurrently.
-
-    The metastore may then return an error of its database.
-    """
-    if not is_a(error, "MetaException"):
-        return False
-    is_table = len(path) > catalog.capabilities.levels
-    try:
-        catalog.load_table(path) if is_table else catalog.load_namespace(path)
-    except (TableNotFoundError, NamespaceNotFoundError):
-        return False
-    return True

@@ -1,6 +1,8 @@
-"""Converts Hive's Thrift objects to records and back: pure functions.
+"""Converts Hive's Thrift objects to records and back: pure functions. Names, lengths, capabilities.
 
-`types` are the Thrift bindings to use, hmsclient's or pymetastore's.
+`types` are the Thrift bindings to use, hmsclient's or pymetastore's. The maximum lengths are the
+widths of columns in the metastore's own database schema, which is the same for all releases. A
+longer value would cause an internal error or be lost silently.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from typing import Any
 from lance_bridge.catalog import (
     RESERVED_PREFIX,
     TABLE_TYPE,
+    Capabilities,
     CatalogColumn,
+    NameRule,
     NamespaceRecord,
+    NamespaceWords,
     Path,
     Published,
     TableRecord,
@@ -37,22 +42,63 @@ from lance_bridge.hive_entries import (
 )
 from lance_bridge.locations import other_locations
 
-from .capabilities import (
-    CATALOG_DESCRIPTION,
-    CATALOG_LOCATION,
-    DATABASE_LIMITS,
-    DESCRIPTION,
-    LOCATION,
-    OWNER,
-    OWNER_LENGTH,
-    OWNER_TYPE,
-    TABLE_LIMITS,
-    TEXT,
-    check_namespace_location,
-    check_parameters,
-    check_segments,
-    check_text,
+DEFAULT_DATABASE = "default"
+HIVE_CATALOG = "hive"
+_BUILTIN = ((DEFAULT_DATABASE,),)
+_BUILTIN_WITH_CATALOGS = ((HIVE_CATALOG,), (HIVE_CATALOG, DEFAULT_DATABASE))
+
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+_NAME_DESCRIPTION = (
+    "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
+    "and not begin with a hyphen"
 )
+
+_CATALOG = NameRule("catalog", _NAME_PATTERN, _NAME_DESCRIPTION, 256)
+_DATABASE = NameRule("database", _NAME_PATTERN, _NAME_DESCRIPTION, 128)
+_TABLE = NameRule("table", _NAME_PATTERN, _NAME_DESCRIPTION, 256)
+
+DESCRIPTION = "database.description"
+LOCATION = "database.location-uri"
+OWNER = "database.owner"
+OWNER_TYPE = "database.owner-type"
+CATALOG_DESCRIPTION = "catalog.description"
+CATALOG_LOCATION = "catalog.location-uri"
+_CATALOG_WORDS = NamespaceWords(CATALOG_DESCRIPTION, CATALOG_LOCATION)
+_DATABASE_WORDS = NamespaceWords(DESCRIPTION, LOCATION, OWNER)
+
+
+def capabilities(*, catalog_levels: bool) -> Capabilities:
+    """Return the capabilities of a Hive Metastore, with or without the level of catalogs."""
+    return Capabilities(
+        namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
+        table_rule=_TABLE,
+        namespace_words=(_CATALOG_WORDS, _DATABASE_WORDS)[0 if catalog_levels else 1 :],
+        folds_case=True,
+        atomic_restrict=True,
+        makes_directories=True,
+        has_partitions=True,
+        hides_tables=not catalog_levels,
+        publishes_columns=True,
+    )
+
+
+def is_builtin(path: Path, *, catalog_levels: bool) -> bool:
+    """Return True for the namespaces that a metastore never drops.
+
+    Without catalogs a database may be named `hive`, and with them a catalog `default`.
+    """
+    return path in (_BUILTIN_WITH_CATALOGS if catalog_levels else _BUILTIN)
+
+
+def database_argument(namespace: Path) -> str:
+    """Return a database as an argument of calls without a field for the catalog."""
+    if len(namespace) == 1:
+        return namespace[0]
+    catalog, database = namespace
+    return f"@{catalog}#{database}"
+
+
+# -- namespaces and entries -------------------------------------------------------------------
 
 REVISION = RESERVED_PREFIX + "revision"
 """Changes with every alter by this adapter, to detect concurrent alters.
@@ -102,19 +148,19 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
     """
     parameters = dict(properties)
     if LOCATION in parameters:
-        check_namespace_location(LOCATION, parameters[LOCATION])
+        _check_namespace_location(LOCATION, parameters[LOCATION])
         database.locationUri = parameters.pop(LOCATION)
     database.description = parameters.pop(DESCRIPTION, None)
     # Hive 4.2 cannot alter a database whose owner was removed.
     database.ownerName = parameters.pop(OWNER, database.ownerName)
-    check_text(f"Property {DESCRIPTION}", database.description, TEXT)
-    check_text(f"Property {OWNER}", database.ownerName, OWNER_LENGTH)
+    _check_text(f"Property {DESCRIPTION}", database.description, _TEXT)
+    _check_text(f"Property {OWNER}", database.ownerName, _OWNER_LENGTH)
     owner_type = parameters.pop(OWNER_TYPE, None)
     if owner_type is not None:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = check_parameters(parameters, DATABASE_LIMITS, _OWN_PARAMETERS)
+    database.parameters = _check_parameters(parameters, 180, _TEXT)
     return database
 
 
@@ -148,8 +194,8 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
         )
     if not location:
         raise invalid(f"Hive catalog '{name}' needs the property {CATALOG_LOCATION}, or a root")
-    check_text(f"Property {CATALOG_DESCRIPTION}", description, TEXT)
-    check_namespace_location(CATALOG_LOCATION, location)
+    _check_text(f"Property {CATALOG_DESCRIPTION}", description, _TEXT)
+    _check_namespace_location(CATALOG_LOCATION, location)
     return {"name": name, "description": description, "locationUri": location}
 
 
@@ -191,8 +237,8 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
 
 
 def _record_parameters(record: TableRecord) -> dict[str, str]:
-    check_segments("The location", record.location)
-    return check_parameters(record.properties, TABLE_LIMITS, _OWN_PARAMETERS)
+    _check_segments("The location", record.location)
+    return _check_parameters(record.properties, 256, None)
 
 
 def record_from(namespace: Path, table: Any) -> TableRecord:
@@ -391,7 +437,7 @@ def updated_entry(types: Any, table: Any, record: TableRecord) -> Any:
 
 def _publish(types: Any, table: Any, published: Published) -> None:
     """Set the columns and statistics of an entry, never marked as accurate."""
-    columns = hive_columns(published.columns, type_length=TEXT)
+    columns = hive_columns(published.columns, type_length=_TEXT)
     table.sd.cols = [types.FieldSchema(each.name, each.type, each.comment) for each in columns]
     kept = {key: value for key, value in table.parameters.items() if key not in _STATISTICS}
     table.parameters = {**kept, **statistics_of(published)}
@@ -412,3 +458,78 @@ def without_columns(table: Any) -> Any:
     table.sd = copy.copy(table.sd)
     table.sd.cols = []
     return table
+
+
+# -- limits of entries --------------------------------------------------------------------------
+
+_TEXT = 4000
+"""Width of the columns for values, descriptions and locations, in UTF-16 units; and of that for
+the types of columns in older releases on Oracle."""
+_OWNER_LENGTH = 128
+_SEGMENT_BYTES = 255
+"""The maximum length of a name in a path on common file systems."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_TRANSACTIONAL = "transactional"
+
+
+def _check_parameters(
+    parameters: Mapping[str, str], key_limit: int, value_limit: int | None
+) -> dict[str, str]:
+    """Return the parameters if Hive can store them; the limit of values may depend on the release.
+
+    Raises:
+        InvalidInputError: a key or value is too long, or has a meaning in Hive.
+    """
+    for key, value in parameters.items():
+        _check_text(f"Property key {key[:60]!r}…", key, key_limit)
+        _check_text(f"The value of property {key[:60]!r}", value, value_limit)
+        if is_own(key):
+            raise invalid(f"Property '{key}' is reserved by the metastore; remove it")
+        if key.lower() == _TRANSACTIONAL and value.strip().lower() != "false":
+            raise invalid(f"Property '{key}' is for tables in Hive's own format: leave it out")
+    return dict(parameters)
+
+
+def _check_text(what: str, text: str | None, limit: int | None) -> None:
+    """Raise InvalidInputError if a text is longer than its column."""
+    length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
+    if limit is not None and length > limit:
+        raise invalid(f"{what} has {length} characters; Hive allows {limit}")
+
+
+def _check_namespace_location(key: str, location: str) -> None:
+    """Check a caller's location for a database or catalog, on any file system.
+
+    Raises:
+        InvalidInputError: it is empty, relative, too long, or holds ``..`` or control
+            characters.
+    """
+    label = f"Property {key} {location[:120]!r}"
+    _check_text(f"Property {key}", location, _TEXT)
+    if not location.strip():
+        raise invalid(f"{label} is empty: leave it out")
+    if any(ord(c) < 32 or ord(c) == 127 for c in location):
+        raise invalid(f"{label} has control characters")
+    found = _SCHEME.fullmatch(location)
+    path = found[2] if found else location
+    if not path.startswith("/"):
+        raise invalid(f"{label} is relative: give an absolute path or a URI")
+    if not path.strip("/"):
+        raise invalid(f"{label} is a whole file system: name a directory in it")
+    if ".." in path.split("/"):
+        raise invalid(f"{label} must not contain '..'")
+    _check_segments(label, location)
+
+
+def _check_segments(what: str, location: str | None) -> None:
+    """Raise InvalidInputError if a local path has a name that file systems refuse."""
+    found = _SCHEME.fullmatch(location or "")
+    if found and found[1].lower() != "file":
+        return
+    for name in (found[2] if found else location or "").split("/"):
+        if len(name.encode(errors="replace")) > _SEGMENT_BYTES:
+            raise invalid(
+                f"{what} has a part of more than {_SEGMENT_BYTES} bytes, which file systems "
+                f"refuse: {name[:60]!r}…"
+            )

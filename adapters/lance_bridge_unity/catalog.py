@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
     NamespaceNotEmptyError,
     PermissionDeniedError,
+    ServiceUnavailableError,
 )
 
 from lance_bridge import locations
@@ -24,6 +30,7 @@ from lance_bridge.catalog import (
     select_tables,
 )
 from lance_bridge.errors import (
+    OutcomeUnknownError,
     concurrent_modification,
     display,
     invalid,
@@ -32,13 +39,25 @@ from lance_bridge.errors import (
     table_already_exists,
     unsupported,
 )
+from lance_bridge.records import ENTRY_ID
 
-from . import mapping, rights, sql
-from .capabilities import NO_WAREHOUSE, STORAGE_ROOT
+from . import mapping, sql
 from .client import Client, route
-from .concurrency import lock_names, read_back, read_back_renamed
 from .config import UnityConfig
-from .errors import ErrorReply, LostReply, translate_errors
+from .errors import (
+    RIGHTS_TO_CREATE_TABLE,
+    RIGHTS_TO_DROP_NAMESPACE,
+    RIGHTS_TO_DROP_TABLE,
+    RIGHTS_TO_READ_NAMESPACE,
+    RIGHTS_TO_READ_TABLE,
+    RIGHTS_TO_RENAME_TABLE,
+    ErrorReply,
+    LostReply,
+    rights_to_create,
+    rights_to_vend,
+    translate_errors,
+)
+from .mapping import NO_WAREHOUSE, STORAGE_ROOT
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +137,7 @@ class UnityCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
-        needs = self._rights(rights.READ_NAMESPACE)
+        needs = self._rights(RIGHTS_TO_READ_NAMESPACE)
         what = f"read namespace '{display(full)}'"
         with translate_errors(what, full, rights=needs, no_catalog=self._no_catalog):
             return mapping.namespace_from(path, full, self._client.get(self._object_path(full)))
@@ -144,13 +163,13 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        needs = self._rights(rights.create_namespace(record, len(full)))
+        needs = self._rights(rights_to_create(record, len(full)))
         errors = translate_errors(
             what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
         )
         with lock_names(full), errors:
             self._client.change("POST", self._api_path("/", _COLLECTIONS[len(full) - 1]), body)
-            read_back(full, lambda: self.load_namespace(record.path), record, exists)
+            _read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         full = self._full(record.path)
@@ -171,7 +190,7 @@ class UnityCatalog(Catalog):
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
         what = f"drop namespace '{display(full)}'"
-        needs = self._rights(rights.DROP_NAMESPACE)
+        needs = self._rights(RIGHTS_TO_DROP_NAMESPACE)
         with lock_names(full), translate_errors(what, full, rights=needs):
             try:
                 # Without `force`, which would delete the tables inside and their files.
@@ -252,7 +271,7 @@ class UnityCatalog(Catalog):
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
-        needs = self._rights(rights.READ_TABLE)
+        needs = self._rights(RIGHTS_TO_READ_TABLE)
         with translate_errors(f"read table '{display(full)}'", full, rights=needs):
             return mapping.record_from(path[:-1], self._client.get(self._object_path(full)))
 
@@ -260,7 +279,7 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        needs = self._rights(rights.CREATE_TABLE)
+        needs = self._rights(RIGHTS_TO_CREATE_TABLE)
         errors = translate_errors(
             what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
         )
@@ -273,7 +292,7 @@ class UnityCatalog(Catalog):
                 if error.is_denied and self._has_table(record.path):
                     raise exists from error
                 raise
-            return read_back(full, lambda: self.load_table(record.path), record, exists)
+            return _read_back(full, lambda: self.load_table(record.path), record, exists)
 
     def _has_table(self, path: Path) -> bool:
         """Return True if the server shows a table of this name to the caller."""
@@ -331,7 +350,7 @@ class UnityCatalog(Catalog):
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         what = f"rename table '{display(full)}'"
-        needs = self._rights(rights.RENAME_TABLE)
+        needs = self._rights(RIGHTS_TO_RENAME_TABLE)
         with lock_names(full, new), translate_errors(what, full, duplicate=exists, rights=needs):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
@@ -352,12 +371,12 @@ class UnityCatalog(Catalog):
                         "Unity Catalog 0.5 and has no call for it"
                     ) from error
                 raise
-            read_back_renamed(full, new, lambda: self.load_table(new_path), record)
+            _read_back_renamed(full, new, lambda: self.load_table(new_path), record)
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
         what = f"drop table '{display(full)}'"
-        needs = self._rights(rights.DROP_TABLE)
+        needs = self._rights(RIGHTS_TO_DROP_TABLE)
         with lock_names(full), translate_errors(what, full, rights=needs):
             self._client.change("DELETE", self._object_path(full), silent=True)
 
@@ -378,7 +397,7 @@ class UnityCatalog(Catalog):
                 options = mapping.storage_options(self._client.ask(self._api_path("/", call), body))
         except PermissionDeniedError as error:
             raise PermissionDeniedError(
-                f"{error}. {rights.credentials(record, write=write)}; to use credentials of "
+                f"{error}. {rights_to_vend(record, write=write)}; to use credentials of "
                 "your own, set credentials.vend=false"
             ) from error
         except LanceNamespaceError as error:
@@ -406,3 +425,92 @@ def _alter_statements(full: Path, found: TableRecord, wanted: TableRecord) -> It
         yield sql.unset_properties(full, removed)
     if changed:
         yield sql.set_properties(full, changed)
+
+
+# -- concurrent changes ----------------------------------------------------------------------------
+# The open-source server checks whether a name is free before it uses it, not atomically: if two
+# clients create a name or rename to it, both succeed, and the name is broken. If several clients
+# rename or drop one table, several succeed. Within a process, changes of a name wait for each
+# other. Changes by other processes are detected by reading back.
+
+RecordT = TypeVar("RecordT", NamespaceRecord, TableRecord)
+
+_LOCKS = [threading.Lock() for _ in range(64)]
+
+
+def _after_fork_in_child() -> None:
+    """Replace the locks: the child never releases one that another thread held at the fork."""
+    _LOCKS[:] = [threading.Lock() for _ in _LOCKS]
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@contextmanager
+def lock_names(*names: Path) -> Iterator[None]:
+    """Keep other threads of this process from changing any of these names."""
+    with ExitStack() as held:
+        # All threads use the same order, to prevent deadlocks.
+        for number in sorted({zlib.crc32(display(each).encode()) % len(_LOCKS) for each in names}):
+            held.enter_context(_LOCKS[number])
+        yield
+
+
+def _read_back(
+    full: Path, load: Callable[[], RecordT], made: RecordT, exists: LanceNamespaceError
+) -> RecordT:
+    """Read back what was just created, and return it if this caller created it.
+
+    Raises:
+        LanceNamespaceError: ``exists``, if another client created it.
+        InternalError: the name is broken.
+        OutcomeUnknownError: it cannot be read, or does not exist.
+    """
+    try:
+        try:
+            found = load()
+        except ServiceUnavailableError as error:
+            if not _is_server_error(error):
+                raise
+            found = load()  # a broken name fails again
+    except LanceNamespaceError as error:
+        if _is_server_error(error):
+            raise InternalError(
+                f"'{display(full)}' was created, and the server now fails to read it: another "
+                f"client created the same name at the same time, which breaks it. {error}"
+            ) from error
+        raise OutcomeUnknownError(f"'{display(full)}' may have been created: {error}") from error
+    if found.properties.get(ENTRY_ID) != made.properties.get(ENTRY_ID):
+        raise exists
+    return found
+
+
+def _read_back_renamed(
+    full: Path, new: Path, load: Callable[[], TableRecord], renamed: TableRecord
+) -> None:
+    """Read back a table that the server has confirmed to be renamed.
+
+    Under load, the server confirms renames that have no effect, such as the second of two.
+
+    Raises:
+        InternalError: the new name is broken.
+        OutcomeUnknownError: the table does not have the new name, or that cannot be read.
+    """
+    done = f"rename '{display(full)}' to '{display(new)}'"
+    try:
+        found = load()
+    except LanceNamespaceError as error:
+        if _is_server_error(error):
+            raise
+        raise OutcomeUnknownError(
+            f"The server confirmed to {done}, and it cannot be read back: {error}"
+        ) from error
+    if renamed.identity and found.identity != renamed.identity:
+        raise OutcomeUnknownError(
+            f"The server confirmed to {done}, and another table has that name"
+        )
+
+
+def _is_server_error(error: LanceNamespaceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, ErrorReply) and cause.status == 500

@@ -13,7 +13,7 @@ from lance_bridge.catalog import Capabilities
 from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
 from lance_bridge.storage_options import authentication
 
-from .capabilities import capabilities
+from .mapping import capabilities
 
 HOST_VARIABLE = "DATABRICKS_HOST"
 PROFILE_VARIABLE = "DATABRICKS_CONFIG_PROFILE"

@@ -24,7 +24,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.catalog import Path
+from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import (
     BrokenNameError,
     ObjectUnavailableError,
@@ -33,6 +33,8 @@ from lance_bridge.errors import (
     reason_in,
     table_not_found,
 )
+
+from .mapping import STORAGE_ROOT
 
 _ABSENT = re.compile(
     r"NO_SUCH_(?P<named>CATALOG|SCHEMA|TABLE)"
@@ -283,3 +285,65 @@ def _hint(error: ErrorReply) -> str:
             "'root' to one"
         )
     return ""
+
+
+# -- rights ----------------------------------------------------------------------------------------
+# For messages: the open-source server says only "Access denied". Databricks names the right that is
+# missing, and has others.
+
+RIGHTS_TO_READ_TABLE = (
+    "It takes USE CATALOG on the catalog, USE SCHEMA on the schema, and SELECT or MODIFY on the "
+    "table"
+)
+RIGHTS_TO_CREATE_TABLE = (
+    "It takes USE CATALOG on the catalog, USE SCHEMA and CREATE TABLE on the schema, and CREATE "
+    "EXTERNAL TABLE on the external location that contains the table, if there is one. The "
+    "server also refuses a location that overlaps the location of another table or volume, even "
+    "one that you may not see"
+)
+RIGHTS_TO_DROP_TABLE = (
+    "It takes USE CATALOG on the catalog and USE SCHEMA on the schema for the owner of the table; "
+    "the owner of the schema or the catalog may do it, too"
+)
+RIGHTS_TO_RENAME_TABLE = (
+    f"{RIGHTS_TO_DROP_TABLE}. It also takes USE SCHEMA and CREATE TABLE on the schema"
+)
+RIGHTS_TO_READ_NAMESPACE = "It takes USE CATALOG on the catalog, and for a schema USE SCHEMA on it"
+RIGHTS_TO_DROP_NAMESPACE = "It takes to be its owner, for a schema with USE CATALOG on the catalog"
+
+_RIGHTS_TO_CREATE = (
+    "It takes CREATE CATALOG on the metastore",
+    "It takes USE CATALOG and CREATE SCHEMA on the catalog",
+)
+
+
+def rights_to_create(record: NamespaceRecord, level: int) -> str:
+    """Return what it takes to create a catalog (level 1) or a schema (level 2)."""
+    text = _RIGHTS_TO_CREATE[level - 1]
+    if STORAGE_ROOT[level - 1] in record.properties:
+        text += (
+            ", and for its storage root CREATE MANAGED STORAGE on the external location that has it"
+        )
+    return text
+
+
+def rights_to_vend(record: TableRecord, *, write: bool) -> str:
+    """Return what temporary credentials take, for a table or for the location of a new one."""
+    if record.identity is None:
+        databricks = "EXTERNAL USE LOCATION"
+        open_source = (
+            "CREATE EXTERNAL TABLE on an external location that contains the table"
+            if write
+            else "READ FILES on an external location that contains the table"
+        )
+    else:
+        databricks = "EXTERNAL USE SCHEMA"
+        open_source = (
+            "SELECT and MODIFY on the table, or to own it, besides USE CATALOG and USE SCHEMA"
+            if write
+            else "SELECT on the table, or to own it, besides USE CATALOG and USE SCHEMA"
+        )
+    return (
+        f"On Databricks it takes the privilege {databricks}, and external access enabled on the "
+        f"metastore; on the open-source server {open_source}"
+    )

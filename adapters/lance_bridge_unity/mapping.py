@@ -1,4 +1,7 @@
-"""Converts Unity's objects to records and back: pure functions on decoded JSON."""
+"""Converts Unity's objects to records and back: pure functions on decoded JSON.
+
+Also says what a server can do, which names it accepts, and how long they may be.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,12 @@ from lance_namespace.errors import InternalError
 
 from lance_bridge.catalog import (
     TABLE_TYPE,
+    Capabilities,
     CatalogColumn,
     Column,
+    NameRule,
     NamespaceRecord,
+    NamespaceWords,
     Path,
     TableCredentials,
     TableRecord,
@@ -26,12 +32,10 @@ from lance_bridge.errors import display, invalid, require_text
 from lance_bridge.locations import PROVIDER, other_locations
 from lance_bridge.names import in_backticks
 
-from .capabilities import COMMENT, STORAGE_ROOT
-
 Json = dict[str, Any]
 
 EXTERNAL = "EXTERNAL"
-MANAGED_DIRECTORY = "/__unitystorage"
+_MANAGED_DIRECTORY = "/__unitystorage"
 """Below a storage root: the directory of managed tables, in which external ones are refused."""
 
 OTHER_TYPE_KEY = TABLE_TYPE.upper()
@@ -49,7 +53,7 @@ _LONGEST_PROPERTY = 255
 _LONGEST_COMMENT = {False: 255, True: 65_535}
 """Maximum length of a namespace's comment, by whether the server is Databricks."""
 _LONGEST_COLUMN_NAME = 255
-_LONGEST_STORAGE_ROOT = 255 - len(f"{MANAGED_DIRECTORY}/catalogs/{uuid.UUID(int=0)}")
+_LONGEST_STORAGE_ROOT = 255 - len(f"{_MANAGED_DIRECTORY}/catalogs/{uuid.UUID(int=0)}")
 """The open-source server appends a directory before it stores the root."""
 _UNSTATED_LIFE_MILLIS = 300_000
 """Credentials without an expiration are fetched again after this time."""
@@ -66,6 +70,60 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFUSED_COLUMN = "lance_table_not_readable_as_text"
 """A column of the entry only, never of the data."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
+
+
+# -- capabilities ----------------------------------------------------------------------------------
+
+_OPEN_SOURCE = re.compile(r"[A-Za-z0-9_@-]+", re.ASCII)
+_DATABRICKS = re.compile(r"[\w@-]+")
+_MAX_LENGTH = 255
+
+_NO_UPDATE = "the open-source Unity Catalog server has no call that changes a table"
+NO_WAREHOUSE = (
+    "Databricks creates and alters external tables by SQL only: set the property "
+    "'warehouse_id' to a SQL warehouse"
+)
+_NO_COMPARE_AND_SET = (
+    "Databricks sets a table's properties by SQL, which does not compare them with their previous "
+    "values"
+)
+COMMENT = ("catalog.comment", "schema.comment")
+"""The properties for the comment of a catalog and of a schema."""
+STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
+"""The properties for the location of managed data."""
+_CATALOG_WORDS, _SCHEMA_WORDS = map(NamespaceWords, COMMENT, STORAGE_ROOT)
+_WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
+
+
+def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capabilities:
+    """Return the capabilities of a server.
+
+    Args:
+        databricks: Whether it is Databricks, not the open-source server.
+        pinned: Whether a property sets the catalog, so that identifiers do not contain it.
+        has_warehouse: Whether it can run SQL.
+    """
+    catalog, schema, table = (_rule(noun, databricks) for noun in ("catalog", "schema", "table"))
+    no_sql = NO_WAREHOUSE if databricks and not has_warehouse else ""
+    return Capabilities(
+        namespace_levels=(schema,) if pinned else (catalog, schema),
+        table_rule=table,
+        namespace_words=(_CATALOG_WORDS, _SCHEMA_WORDS)[1 if pinned else 0 :],
+        folds_case=databricks,
+        atomic_restrict=True,
+        no_rename=no_sql,
+        no_rename_across=_WITHIN_SCHEMA,
+        no_alter=no_sql if databricks else _NO_UPDATE,
+        no_managed_tables=_NO_COMPARE_AND_SET if databricks else _NO_UPDATE,
+    )
+
+
+def _rule(noun: str, databricks: bool) -> NameRule:
+    if databricks:
+        return NameRule(noun, _DATABRICKS, "letters, digits, '_', '@' and '-'", _MAX_LENGTH)
+    return NameRule(
+        noun, _OPEN_SOURCE, "letters and digits of ASCII, '_', '@' and '-'", _MAX_LENGTH
+    )
 
 
 # -- namespaces ----------------------------------------------------------------------------------
@@ -115,7 +173,7 @@ def _without_managed_directory(location: str | None) -> str | None:
 
     It refuses external tables below that directory.
     """
-    return location.partition(MANAGED_DIRECTORY)[0] if location else None
+    return location.partition(_MANAGED_DIRECTORY)[0] if location else None
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lance_bridge.credentials.options import endpoint_options
 from lance_bridge.errors import display
 from lance_bridge.storage_options import options_of_store
 
-from .common import URL, without_slash
+from . import URL, without_slash
 
 _MAX_SECONDS = 43_200
 _SESSION_NAME = 64

@@ -28,7 +28,7 @@ from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import CLOCK, LATER
+from . import CLOCK, LATER
 
 _LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
 """Timeouts in seconds, and attempts: a call without a response fails within half a minute."""

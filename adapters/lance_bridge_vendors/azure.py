@@ -18,7 +18,7 @@ from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_opti
 from lance_bridge.errors import display
 from lance_bridge.storage_options import options_of_store
 
-from .common import HTTPS_URL, without_slash
+from . import HTTPS_URL, without_slash
 
 _ACCOUNT = r"^[a-z0-9]{3,24}$"
 _OWN = ("tenant_id", "client_id", "client_secret")

@@ -29,7 +29,7 @@ from lance_bridge.credentials import Grant
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import CLOCK, Refusals
+from . import CLOCK, Refusals
 
 _LIMITS = {
     "connection_timeout": 3, "read_timeout": 8, "retry_total": 1, "retry_backoff_factor": 0.5,

@@ -19,7 +19,7 @@ from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_opti
 from lance_bridge.errors import display
 from lance_bridge.storage_options import options_of_store
 
-from .common import URL, without_slash
+from . import URL, without_slash
 
 _KEY = "service_account_key"
 _KEY_FILES = ("service_account", "service_account_path", "application_credentials")

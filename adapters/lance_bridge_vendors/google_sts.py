@@ -20,7 +20,7 @@ from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableErro
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import Refusals
+from . import Refusals
 
 _SECONDS = 8
 """The timeout of each call: without responses, all calls fail within half a minute."""

@@ -19,7 +19,7 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
 from lance_bridge.testing.target import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
-from lance_bridge_glue.capabilities import capabilities
+from lance_bridge_glue.mapping import capabilities
 
 from .faulty_servers import HttpFaults
 

@@ -34,7 +34,7 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, HeldChange, Neighbour, RawEntry, Target
 from lance_bridge.testing.target import from_capabilities, inherited_operations
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.capabilities import capabilities, database_argument
+from lance_bridge_hive.mapping import capabilities, database_argument
 from lance_bridge_metastore import Metastore
 
 from .faulty_servers import AnsweredFaults

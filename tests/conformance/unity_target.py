@@ -21,7 +21,7 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
 from lance_bridge.testing.target import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.capabilities import capabilities
+from lance_bridge_unity.mapping import capabilities
 
 from .faulty_servers import HttpFaults
 

@@ -290,7 +290,7 @@ def codes_of_server(impl: str) -> set[int]:
     """The codes that an adapter gives to failures of its server, whatever the operation is."""
     package = namespace_class(impl).__module__.partition(".")[0]
     modules = [
-        name for name in (f"{package}.errors", f"{package}.transport.faults") if _exists(name)
+        name for name in (f"{package}.errors", f"{package}.transport.retries") if _exists(name)
     ]
     found = [each for name in modules for each in vars(importlib.import_module(name)).values()]
     of_objects = (errors.NamespaceNotFoundError, errors.TableNotFoundError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import io
 import ssl
@@ -9,23 +10,20 @@ import time
 from collections.abc import Mapping
 from functools import cache, cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.transport.TTransport import (
     TBufferedTransport,
     TFramedTransport,
+    TTransportBase,
     TTransportException,
 )
 
-from ..endpoint import Endpoint
+from ..config import Endpoint, HiveConfig
 from .sasl import sasl_transport
-from .security import http_headers
 from .sockets import DeadlineSocket, connect
-
-if TYPE_CHECKING:
-    from ..config import HiveConfig
 
 _READ_BUFFER = 65_536
 _MAX_CONTAINER = 10_000_000
@@ -132,7 +130,7 @@ def open_connection(
     """Connect, encrypt, authenticate and set the user, within ``client.connect-timeout``.
 
     Raises:
-        OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.faults`.
+        OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.retries`.
     """
     deadline = time.monotonic() + config.connect_timeout
     sock = connect(
@@ -160,7 +158,7 @@ def open_connection(
 
 def _build_transport(sock: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
     if endpoint.is_http:
-        headers = http_headers(config)
+        headers = _http_headers(config)
         http = HttpTransport(sock, endpoint, headers, config.max_message_size)
         return TBufferedTransport(http, _READ_BUFFER)
     if config.auth_mechanism != "none":
@@ -250,7 +248,22 @@ class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no
         self.status = status
 
 
-class HttpTransport:
+def _http_headers(config: HiveConfig) -> dict[str, str]:
+    """Return the headers that identify the caller by the token, or else by the user's name."""
+    if config.http_token is not None:
+        return {"Authorization": f"Bearer {config.http_token.get_secret_value()}"}
+    return {"x-actor-username": config.user[0] if config.user else _system_user()}
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # Containers run under user ids without a name; Hive requires one.
+        return "anonymous"
+
+
+class HttpTransport(TTransportBase):  # type: ignore[misc]  # thrift ships no types
     """Sends Thrift messages as HTTP requests over one kept-alive connection: one POST per flush.
 
     Thrift's own HTTP client opens a connection per call and ignores the status.
@@ -270,17 +283,6 @@ class HttpTransport:
         self._max_bytes = max_bytes
         self._request = b""
         self._reply = io.BytesIO()
-
-    def isOpen(self) -> bool:
-        """Return True: a closed connection is discarded."""
-        return True
-
-    def open(self) -> None:
-        """Do nothing: the socket is already connected."""
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._sock.close()
 
     def write(self, data: bytes) -> None:
         """Buffer a message until :meth:`flush`."""
@@ -333,15 +335,6 @@ class HttpTransport:
         """Return up to ``size`` bytes of the reply. Raises TTransportException at its end."""
         chunk = self._reply.read(size)
         if not chunk:
-            raise TTransportException(
-                TTransportException.END_OF_FILE, "the reply ended before its message did"
-            )
-        return chunk
-
-    def readAll(self, size: int) -> bytes:
-        """Return exactly ``size`` bytes of the reply, or raise as :meth:`read`."""
-        chunk = self._reply.read(size)
-        if len(chunk) < size:
             raise TTransportException(
                 TTransportException.END_OF_FILE, "the reply ended before its message did"
             )

@@ -7,75 +7,34 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from lance_namespace.errors import (
     LanceNamespaceError,
     ServiceUnavailableError,
-    UnauthenticatedError,
-)
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_before_delay,
-    wait_exponential,
-    wait_random,
 )
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
-from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.forks import restart_in_children
 
-from ..endpoint import Endpoint, Failover
+from ..config import Endpoint, HiveConfig
 from .connection import Connection, open_connection
-from .faults import Fault, classify_call_error, classify_opening_error
-from .security import tls_context
-
-if TYPE_CHECKING:
-    from ..config import HiveConfig
+from .retries import AttemptFailed, Fault, classify_call_error, classify_opening_error, retry
+from .sockets import tls_context
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_FAILURE_SECONDS = 10.0
+"""How long a failed endpoint is tried last, in seconds."""
 _OPENING_ERRORS = (TException, OSError, EOFError, ValueError, struct.error)
 _BREAKING_ERRORS = (TTransportException, TApplicationException, TProtocolException)
-
-
-class _AttemptFailed(Exception):
-    """One attempt at a call found no connection, or lost it.
-
-    ``login``: the configuration with the secrets that it used. ``unreachable``: no metastore
-    accepted a connection. ``advice`` is a sentence for the message.
-    """
-
-    def __init__(
-        self,
-        faults: list[tuple[Endpoint, Fault]],
-        login: HiveConfig,
-        *,
-        unknown: bool,
-        again: bool,
-        unreachable: bool = False,
-    ) -> None:
-        super().__init__()
-        self.faults = faults
-        self.login = login
-        self.advice = ""
-        self.unreachable = unreachable
-        self.unknown = unknown
-        self.again = again and not all(fault.permanent for _, fault in faults)
-
-    @property
-    def is_refused_login(self) -> bool:
-        """True if a metastore refused the credentials, and none did anything."""
-        refused = any(fault.error is UnauthenticatedError for _, fault in self.faults)
-        return refused and not self.unknown
 
 
 class ClientPool:
@@ -124,10 +83,11 @@ class ClientPool:
         try:
             # Most calls end here. The retries below cost as much as a fast call.
             return self._attempt(operation, repeatable)
-        except _AttemptFailed as failed:
+        except AttemptFailed as failed:
             first = failed
         try:
-            return self._retry(first, operation, name, repeatable, started)
+            attempt = partial(self._attempt, operation, repeatable)
+            return retry(attempt, first, name, started, self._config.retry_timeout)
         finally:
             # Its traceback refers to this frame: the cycle would keep the connections of a
             # discarded pool open until garbage collection.
@@ -143,53 +103,6 @@ class ClientPool:
             connection.close()
 
     # ---------------------------------------------------------------------------------------------
-
-    def _retry(
-        self,
-        first: _AttemptFailed,
-        operation: Callable[[Connection], T],
-        name: str,
-        repeatable: bool,
-        started: float,
-    ) -> T:
-        left = self._config.retry_timeout - (time.monotonic() - started)
-        if not first.again or left <= 0:
-            raise _final_error(name, first, 1, started) from first.__cause__
-        warn = self._retry_warning(name)
-        warn(first)
-        attempts = Retrying(
-            retry=retry_if_exception(lambda e: isinstance(e, _AttemptFailed) and e.again),
-            before_sleep=lambda state: warn(state.outcome.exception() if state.outcome else None),
-            stop=stop_before_delay(left),
-            wait=wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + wait_random(0, _FIRST_PAUSE),
-            reraise=True,
-        )
-        try:
-            result: T = attempts(self._attempt, operation, repeatable)
-        except _AttemptFailed as failed:
-            tried = 1 + attempts.statistics["attempt_number"]
-            raise _final_error(name, failed, tried, started) from failed.__cause__
-        return result
-
-    def _retry_warning(self, name: str) -> Callable[[BaseException | None], None]:
-        """Return a function that logs, once, that no metastore can be reached.
-
-        Connections that a restart of the metastore closed are replaced silently.
-        """
-        logged, seconds = False, self._config.retry_timeout
-
-        def warn(failed: BaseException | None) -> None:
-            nonlocal logged
-            if logged or not (isinstance(failed, _AttemptFailed) and failed.unreachable):
-                return
-            logged = True
-            logger.warning(
-                "%s: no metastore can be reached (%s); trying again for up to %g s "
-                "(client.retry-timeout)",
-                name, _causes(failed), seconds,
-            )  # fmt: skip
-
-        return warn
 
     def _start(self) -> None:
         self._lock = threading.Lock()
@@ -211,7 +124,7 @@ class ClientPool:
         """Make one attempt, and another one with new secrets if a metastore refuses the old."""
         try:
             return self._attempt_once(operation, repeatable)
-        except _AttemptFailed as failed:
+        except AttemptFailed as failed:
             if not failed.is_refused_login:
                 raise
             renewal = self._secrets.renew(failed.login)
@@ -220,7 +133,7 @@ class ClientPool:
                 raise
         try:
             return self._attempt_once(operation, repeatable)
-        except _AttemptFailed as failed:
+        except AttemptFailed as failed:
             if failed.is_refused_login:
                 failed.advice = renewal.advice
             raise
@@ -244,11 +157,11 @@ class ClientPool:
 
     def _attempt_failed(
         self, fault: Fault, connection: Connection, repeatable: bool
-    ) -> _AttemptFailed:
+    ) -> AttemptFailed:
         self._failover.record_failure(connection.endpoint)
         refused = fault.refused and not connection.was_answered
         sent = connection.request_was_sent and not refused
-        return _AttemptFailed(
+        return AttemptFailed(
             [(connection.endpoint, fault)],
             connection.login,
             unknown=sent and not repeatable,
@@ -297,7 +210,7 @@ class ClientPool:
             else:
                 self._failover.record_success(endpoint)
                 return opened
-        raise _AttemptFailed(faults, login, unknown=False, again=True, unreachable=True) from cause
+        raise AttemptFailed(faults, login, unknown=False, again=True, unreachable=True) from cause
 
     def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
@@ -309,6 +222,48 @@ class ClientPool:
                     self._idle.append(connection)
                     return
         connection.close()
+
+
+class Failover:
+    """The endpoints of one pool and their last results. Safe to share between threads."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._lock = threading.Lock()
+        self._order = list(endpoints)
+        self._failed: dict[Endpoint, float] = {}
+        self._replied: set[Endpoint] = set()
+
+    def candidates(self) -> list[Endpoint]:
+        """Return all endpoints: the last that was reached first, recent failures last."""
+        now = time.monotonic()
+        with self._lock:
+            return sorted(
+                self._order,
+                key=lambda e: now - self._failed.get(e, -_FAILURE_SECONDS) < _FAILURE_SECONDS,
+            )
+
+    def record_success(self, endpoint: Endpoint) -> None:
+        """Record that ``endpoint`` was reached: it is tried first from now on."""
+        with self._lock:
+            self._failed.pop(endpoint, None)
+            if self._order[0] != endpoint:
+                self._order.remove(endpoint)
+                self._order.insert(0, endpoint)
+
+    def record_reply(self, endpoint: Endpoint) -> None:
+        """Record that ``endpoint`` replied to a call."""
+        with self._lock:
+            self._replied.add(endpoint)
+
+    def has_replied(self, endpoint: Endpoint) -> bool:
+        """Return True if ``endpoint`` ever replied to a call, so that the settings fit it."""
+        with self._lock:
+            return endpoint in self._replied
+
+    def record_failure(self, endpoint: Endpoint) -> None:
+        """Record that ``endpoint`` failed."""
+        with self._lock:
+            self._failed[endpoint] = time.monotonic()
 
 
 class FairSlots:
@@ -356,25 +311,3 @@ class FairSlots:
                 self._waiting.popleft().release()
             else:
                 self._free += 1
-
-
-def _final_error(
-    name: str, failed: _AttemptFailed, tried: int, started: float
-) -> LanceNamespaceError:
-    causes = _causes(failed)
-    if failed.unknown:
-        return OutcomeUnknownError(
-            f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
-        )
-    types = [fault.error for _, fault in failed.faults]
-    error_type = next(
-        (t for t in types if t is not ServiceUnavailableError), ServiceUnavailableError
-    )
-    times = "once" if tried == 1 else f"{tried} times"
-    elapsed = time.monotonic() - started
-    advice = f". {failed.advice}" if failed.advice else ""
-    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}{advice}")
-
-
-def _causes(failed: _AttemptFailed) -> str:
-    return "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)

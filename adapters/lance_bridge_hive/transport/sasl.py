@@ -14,18 +14,15 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from thrift.transport.TTransport import TBufferedTransport, TTransportException
+from thrift.transport.TTransport import TBufferedTransport, TTransportBase, TTransportException
 
 from lance_bridge.errors import invalid
 
-from ..endpoint import Endpoint
+from ..config import Endpoint, HiveConfig
 from ..tokens import DelegationToken, parse_token, read_token
 from .sockets import DeadlineSocket
-
-if TYPE_CHECKING:
-    from ..config import HiveConfig
 
 _START, _OK, _BAD, _ERROR, _COMPLETE = range(1, 6)
 """What a message of the handshake is."""
@@ -154,7 +151,7 @@ def _printable(text: bytes) -> str:
     return repr(text)[2:-1]
 
 
-class _Frames:
+class _Frames(TTransportBase):  # type: ignore[misc]  # thrift ships no types
     """Sends and reads messages in frames: their size in four bytes, then what protects them."""
 
     def __init__(self, sock: DeadlineSocket, mechanism: _Mechanism) -> None:
@@ -162,24 +159,10 @@ class _Frames:
         self._mechanism = mechanism
         self._message = memoryview(b"")
 
-    def isOpen(self) -> bool:
-        """Return True: a closed connection is discarded."""
-        return True
-
-    def open(self) -> None:
-        """Do nothing: the caller is already authenticated."""
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._sock.close()
-
     def write(self, data: bytes) -> None:
         """Send a whole message. Raises TTransportException."""
         message = self._mechanism.wrap(data)
         self._sock.write(struct.pack("!I", len(message)) + message)
-
-    def flush(self) -> None:
-        """Do nothing: :meth:`write` has sent everything."""
 
     def read(self, size: int) -> bytes:
         """Return between 1 and ``size`` bytes. Raises TTransportException."""
@@ -188,13 +171,6 @@ class _Frames:
             self._message = memoryview(self._mechanism.unwrap(self._sock.readAll(length)))
         chunk, self._message = self._message[:size], self._message[size:]
         return bytes(chunk)
-
-    def readAll(self, size: int) -> bytes:
-        """Return exactly ``size`` bytes, or raise as :meth:`read`."""
-        pieces = bytearray()
-        while len(pieces) < size:
-            pieces += self.read(size - len(pieces))
-        return bytes(pieces)
 
 
 # -- mechanisms -----------------------------------------------------------------------------------

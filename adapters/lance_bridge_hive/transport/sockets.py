@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 
 from thrift.transport.TTransport import TTransportException
 
+from lance_bridge.errors import invalid
+
+from ..config import HiveConfig
+
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
@@ -86,13 +90,6 @@ class DeadlineSocket:
         return False
 
     # -- called by Thrift's transports ------------------------------------------------------------
-
-    def isOpen(self) -> bool:
-        """Return True: a closed connection is discarded."""
-        return True
-
-    def open(self) -> None:
-        """Do nothing: the socket is already connected."""
 
     def close(self) -> None:
         """Close without waiting for the peer."""
@@ -297,3 +294,38 @@ def _configure(
     except BaseException:
         sock.close()
         raise
+
+
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+def tls_context(config: HiveConfig) -> ssl.SSLContext | None:
+    """Return the TLS context, or None without encryption.
+
+    Raises:
+        InvalidInputError: a file of ``tls.*`` cannot be read or is malformed.
+    """
+    if not (config.tls_enabled or any(e.scheme == "https" for e in config.endpoints)):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=config.tls_ca_file)
+    except (OSError, ValueError) as error:
+        raise invalid(f"tls.ca-file: cannot read certificates ({_reason(error)})") from error
+    if not config.tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if config.tls_cert_file is not None:
+        try:
+            # An empty password: without it, OpenSSL would ask on the terminal.
+            context.load_cert_chain(config.tls_cert_file, config.tls_key_file, password="")
+        except (OSError, ValueError) as error:
+            raise invalid(
+                "tls.cert-file, tls.key-file: cannot read a certificate and its unencrypted key "
+                f"({_reason(error)})"
+            ) from error
+    return context
+
+
+def _reason(error: OSError | ValueError) -> str:
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return str(reason or type(error).__name__)

@@ -10,9 +10,9 @@ import pytest
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.config import load
-from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.config import Endpoint, HiveConfig, parse_endpoints
 from lance_bridge_hive.tokens import DelegationToken, parse_token, read_token
-from lance_bridge_hive.transport import ClientPool, Endpoint, parse_endpoints
+from lance_bridge_hive.transport import ClientPool
 
 pytestmark = [
     pytest.mark.quick,

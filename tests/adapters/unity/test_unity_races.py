@@ -35,7 +35,7 @@ from lance_bridge.errors import BrokenNameError, OutcomeUnknownError
 from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.concurrency import lock_names
+from lance_bridge_unity.catalog import lock_names
 from lance_bridge_unity.errors import UNIQUE_INDEXES
 
 from .servers import API, TABLE, Connect

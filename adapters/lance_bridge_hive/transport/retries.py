@@ -1,9 +1,17 @@
-"""Classifies failures of a connection by what a caller can do about them."""
+"""Which failed calls are retried, for how long, and the error after the last attempt.
+
+A failure of the connection is classified by what a caller can do about it. What the metastore
+itself returns is no such failure: `calls` retries some of that.
+"""
 
 from __future__ import annotations
 
+import logging
 import ssl
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lance_namespace.errors import (
     LanceNamespaceError,
@@ -11,14 +19,35 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     UnauthenticatedError,
 )
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_before_delay,
+    wait_exponential,
+    wait_random,
+)
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
-from ..endpoint import Endpoint, Scheme
+from lance_bridge.errors import OutcomeUnknownError
+
+from ..config import Endpoint, HiveConfig, Scheme
 from .connection import Connection, HttpRefused, ReplyMismatch
 from .sasl import SaslRefused
 from .sockets import describe
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
+_HINTS: dict[Scheme, str] = {
+    "thrift": "do client.framed, tls.enabled and auth.mechanism fit this metastore?",
+    "http": "is it a metastore's HTTP transport, without TLS?",
+    "https": "is it a metastore's HTTP transport?",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,109 @@ class Fault:
     error: type[LanceNamespaceError] = ServiceUnavailableError
     permanent: bool = False
     refused: bool = False
+
+
+class AttemptFailed(Exception):
+    """One attempt at a call found no connection, or lost it.
+
+    ``login``: the configuration with the secrets that it used. ``unreachable``: no metastore
+    accepted a connection. ``advice`` is a sentence for the message.
+    """
+
+    def __init__(
+        self,
+        faults: list[tuple[Endpoint, Fault]],
+        login: HiveConfig,
+        *,
+        unknown: bool,
+        again: bool,
+        unreachable: bool = False,
+    ) -> None:
+        super().__init__()
+        self.faults = faults
+        self.login = login
+        self.advice = ""
+        self.unreachable = unreachable
+        self.unknown = unknown
+        self.again = again and not all(fault.permanent for _, fault in faults)
+
+    @property
+    def is_refused_login(self) -> bool:
+        """True if a metastore refused the credentials, and none did anything."""
+        refused = any(fault.error is UnauthenticatedError for _, fault in self.faults)
+        return refused and not self.unknown
+
+
+def retry(
+    attempt: Callable[[], T], first: AttemptFailed, name: str, started: float, seconds: float
+) -> T:
+    """Repeat a call whose first attempt failed, until ``seconds`` after it was started.
+
+    A call that may not be repeated, and one that every metastore will refuse, is not.
+    """
+    left = seconds - (time.monotonic() - started)
+    if not first.again or left <= 0:
+        raise _final_error(name, first, 1, started) from first.__cause__
+    warn = _unreachable_warning(name, seconds)
+    warn(first)
+    attempts = Retrying(
+        retry=retry_if_exception(lambda e: isinstance(e, AttemptFailed) and e.again),
+        before_sleep=lambda state: warn(state.outcome.exception() if state.outcome else None),
+        stop=stop_before_delay(left),
+        wait=wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + wait_random(0, _FIRST_PAUSE),
+        reraise=True,
+    )
+    try:
+        return attempts(attempt)
+    except AttemptFailed as failed:
+        tried = 1 + attempts.statistics["attempt_number"]
+        raise _final_error(name, failed, tried, started) from failed.__cause__
+
+
+def _unreachable_warning(name: str, seconds: float) -> Callable[[BaseException | None], None]:
+    """Return a function that logs, once, that no metastore can be reached.
+
+    Connections that a restart of the metastore closed are replaced silently.
+    """
+    logged = False
+
+    def warn(failed: BaseException | None) -> None:
+        nonlocal logged
+        if logged or not (isinstance(failed, AttemptFailed) and failed.unreachable):
+            return
+        logged = True
+        logger.warning(
+            "%s: no metastore can be reached (%s); trying again for up to %g s "
+            "(client.retry-timeout)",
+            name, _causes(failed), seconds,
+        )  # fmt: skip
+
+    return warn
+
+
+def _final_error(
+    name: str, failed: AttemptFailed, tried: int, started: float
+) -> LanceNamespaceError:
+    causes = _causes(failed)
+    if failed.unknown:
+        return OutcomeUnknownError(
+            f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
+        )
+    types = [fault.error for _, fault in failed.faults]
+    error_type = next(
+        (t for t in types if t is not ServiceUnavailableError), ServiceUnavailableError
+    )
+    times = "once" if tried == 1 else f"{tried} times"
+    elapsed = time.monotonic() - started
+    advice = f". {failed.advice}" if failed.advice else ""
+    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}{advice}")
+
+
+def _causes(failed: AttemptFailed) -> str:
+    return "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)
+
+
+# -- failures of a connection ------------------------------------------------------------------
 
 
 def classify_opening_error(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
@@ -74,14 +206,6 @@ def classify_call_error(
         undecodable = f"its reply cannot be decoded ({_error_name(error)})"
         return Fault(guess or too_large or undecodable, permanent=True)
     return None
-
-
-_TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
-_HINTS: dict[Scheme, str] = {
-    "thrift": "do client.framed, tls.enabled and auth.mechanism fit this metastore?",
-    "http": "is it a metastore's HTTP transport, without TLS?",
-    "https": "is it a metastore's HTTP transport?",
-}
 
 
 def _error_name(error: BaseException) -> str:

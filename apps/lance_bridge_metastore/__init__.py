@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lance_bridge.jvm import Java, JavaNotFoundError, cache_directory, find_java
 
-    from .artifacts import jars_of
-    from .errors import ArtifactsUnavailableError, EmbeddedError, MetastoreStartError
+    from .artifacts import ArtifactsUnavailableError, EmbeddedError, MetastoreStartError, jars_of
     from .releases import RELEASES, Release, release
     from .server import Metastore
 
-_MODULES = ("errors", "releases", "artifacts", "server")
+_MODULES = ("releases", "artifacts", "server")
 
 __all__ = [
     "RELEASES",

@@ -8,15 +8,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from lance_bridge.jvm import JavaNotFoundError
 
-from .artifacts import jars_of
-from .configuration import TLS_SWITCHES, is_enabled
-from .errors import DirectoryError, EmbeddedError
+from .artifacts import EmbeddedError, jars_of
+from .hive_site import TLS_SWITCH, is_enabled
 from .releases import RELEASES, Release, release
-from .server import Metastore
+from .server import DirectoryError, Metastore
 
 _POLL_SECONDS = 0.2
 _MAX_PORT = 65_535
@@ -28,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.fetch_only:
             return _fetch(options.version or sorted(RELEASES), options.java)
@@ -123,7 +121,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _warn(running: Release, settings: Mapping[str, str]) -> None:
-    if not running.is_hive_4 and is_enabled(settings, *TLS_SWITCHES):
+    if not running.is_hive_4 and is_enabled(settings, TLS_SWITCH):
         print(
             f"Warning: Hive Metastore {running.version} with TLS listens on every address of this "
             "machine, without authentication unless --setting turns it on: anyone who reaches the "
@@ -131,10 +129,6 @@ def _warn(running: Release, settings: Mapping[str, str]) -> None:
             file=sys.stderr,
             flush=True,
         )
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

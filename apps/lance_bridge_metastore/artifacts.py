@@ -30,7 +30,6 @@ from lance_bridge.jvm import (
     run_ivy,
 )
 
-from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .releases import Artifact, Release
 
 _MARKER = "complete.json"
@@ -40,6 +39,20 @@ _LOOPBACK = Path(__file__).with_name("loopback_src")
 _LOOPBACK_SOURCE = _LOOPBACK / "TServerSocketKeepAlive.java"
 _COMPILER = _LOOPBACK / "CompileClasses.java"
 _COMPILE_SECONDS = 120.0
+_TAIL_LINES = 30
+"""Ivy prints what failed in its last lines."""
+
+
+class EmbeddedError(RuntimeError):
+    """An embedded metastore could not be started, or a part of it could not be fetched."""
+
+
+class ArtifactsUnavailableError(EmbeddedError):
+    """The jars of a release are missing and could not be fetched."""
+
+
+class MetastoreStartError(EmbeddedError):
+    """The server ended, or did not respond in time; the message ends with the tail of its log."""
 
 
 @contextmanager
@@ -122,10 +135,10 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
             f"{destination}/[artifact]-[revision](-[classifier]).[ext]",
         )
     if result.returncode != 0 or not any(destination.glob("*.jar")):
+        last = (result.stdout + result.stderr).strip().splitlines()[-_TAIL_LINES:]
         raise ArtifactsUnavailableError(
             f"Could not fetch the jars of Hive Metastore {release.full_version} with Ivy "
-            f"(exit code {result.returncode}). {HOW_TO_USE_A_MIRROR}. Ivy said:\n"
-            f"{_last_lines(result.stdout + result.stderr)}"
+            f"(exit code {result.returncode}). {HOW_TO_USE_A_MIRROR}. Ivy said:\n" + "\n".join(last)
         )
 
 
@@ -135,11 +148,6 @@ def _java_for_ivy(java: str | None) -> Java:
         return find_java(_IVY_MINIMUM_JAVA, java)
     except JavaNotFoundError:
         return find_java(_IVY_MINIMUM_JAVA)
-
-
-def _last_lines(output: str, limit: int = 30) -> str:
-    """Return the last lines, in which Ivy prints what failed."""
-    return "\n".join(output.strip().splitlines()[-limit:])
 
 
 def _ivy_module(release: Release) -> str:

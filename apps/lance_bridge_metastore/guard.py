@@ -15,44 +15,30 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from types import FrameType
 
 _POLL_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
+_SIGNALS = {signal.SIGTERM, signal.SIGUSR1}
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return a function for the child, so that on Linux the child ends with a killed guard."""
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    prctl = ctypes.CDLL(None).prctl
+def _prepare_child(guard: int) -> Callable[[], None]:
+    """Return what the child does first; on Linux, it then ends with a killed guard."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
-    def set_death_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != guard:
+                os._exit(1)
 
-    return set_death_signal
+    return prepare
 
 
 def _forward_signals(child: subprocess.Popen[bytes]) -> None:
-    def terminate(_signal: int, _frame: FrameType | None) -> None:
-        child.terminate()
-
-    def kill(_signal: int, _frame: FrameType | None) -> None:
-        child.kill()
-
-    signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGUSR1, kill)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
-
-
-def _with_unblocked_signals(then: Callable[[], None]) -> Callable[[], None]:
-    def prepare() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
-        then()
-
-    return prepare
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    signal.signal(signal.SIGUSR1, lambda *_: child.kill())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
@@ -60,11 +46,11 @@ def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
 
     If the parent ends first, ``orphaned="remove"`` removes the directory of ``pid_file``.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     if os.getppid() != parent:
         return 1
     # preexec_fn is unsafe with threads; this process has only one.
-    prepare = _with_unblocked_signals(_die_with_parent(os.getpid()))
+    prepare = _prepare_child(os.getpid())
     child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509 - this process has one thread
     with open(f"{pid_file}.part", "w", encoding="ascii") as file:
         file.write(str(child.pid))

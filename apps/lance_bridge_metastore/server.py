@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import random
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from lance_bridge.jvm import find_java
 
-from .artifacts import jars_of, loopback_classes
-from .configuration import hive_site, to_xml
-from .errors import (
+from .artifacts import (
     ArtifactsUnavailableError,
+    EmbeddedError,
     MetastoreStartError,
-    directory_errors,
-    directory_in_use,
+    jars_of,
+    loopback_classes,
 )
-from .process import DirectoryLock, GuardedProcess
+from .hive_site import hive_site, is_responding, to_xml
 from .releases import release
 
 _MAIN_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
@@ -54,6 +59,9 @@ _ATTEMPTS = 5
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 40
 _STOP_SECONDS = 10.0
+_GUARD = Path(__file__).with_name("guard.py")
+_PID_POLL_SECONDS = 0.02
+_LAUNCH_SECONDS = 30.0
 
 
 class Metastore:
@@ -200,17 +208,19 @@ class Metastore:
 
     def stop(self) -> None:
         """End it gracefully, or by force after a few seconds. Its state is kept."""
-        with self._lock:
-            if self._may_stop():
-                self._running.stop(_STOP_SECONDS)
-            self._release_directory()
+        self._end(lambda process: process.stop(_STOP_SECONDS))
 
     def kill(self) -> None:
         """End it at once, as a crash would. Its state is kept."""
+        self._end(GuardedProcess.kill)
+
+    def _end(self, end: Callable[[GuardedProcess], None]) -> None:
+        """End the process, except in one forked from the one that started it."""
         with self._lock:
-            if self._may_stop():
-                self._running.kill()
-            self._release_directory()
+            if os.getpid() == self._owner:
+                if self._process is not None and self.is_running:
+                    end(self._process)
+                self._directory_lock.release()
 
     def restart(self) -> None:
         """Stop it and start it again with the same port and state."""
@@ -245,27 +255,13 @@ class Metastore:
 
     # -- starting the process --------------------------------------------------------------------
 
-    @property
-    def _running(self) -> GuardedProcess:
-        if self._process is None:
-            raise MetastoreStartError("This metastore has not been started")
-        return self._process
-
-    def _may_stop(self) -> bool:
-        """Return False in a process forked from the one that started it, which must not end it."""
-        return os.getpid() == self._owner and self.is_running
-
-    def _release_directory(self) -> None:
-        if os.getpid() == self._owner:
-            self._directory_lock.release()
-
     def _launch(self, java: str, jars: Path, port: int) -> None:
         if not _is_free(port):
             raise _PortTakenError(f"Port {port} is in use by another program")
         instance = uuid.uuid4().hex
         # Before `directory_errors`, which would blame the directory for errors of the cache.
         command = self._command(java, jars, port)
-        with directory_errors(self.directory):
+        with _directory_errors(self.directory):
             site = self._configure(instance)
             self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = GuardedProcess(
@@ -275,7 +271,7 @@ class Metastore:
                 directory_is_temporary=self._is_temporary,
             )
         try:
-            self._wait_until_ready(port, instance, site)
+            self._wait_until_ready(self._process, port, instance, site)
         except BaseException:
             self._process.kill()
             raise
@@ -307,13 +303,13 @@ class Metastore:
             *(_MAIN_CLASS, "-p", str(port)),
         ]
 
-    def _wait_until_ready(self, port: int, instance: str, site: Mapping[str, str]) -> None:
-        from .probe import is_responding  # noqa: PLC0415 - needs the packages checked by _start
-
+    def _wait_until_ready(
+        self, process: GuardedProcess, port: int, instance: str, site: Mapping[str, str]
+    ) -> None:
         deadline = time.monotonic() + self._start_timeout
         while not is_responding(port, instance, site):
-            if not self.is_running:
-                raise self._start_error()
+            if process.exit_code is not None:
+                raise self._start_error(process.exit_code)
             if time.monotonic() > deadline:
                 raise MetastoreStartError(
                     f"Hive Metastore {self.release.full_version} did not respond within "
@@ -321,14 +317,14 @@ class Metastore:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _start_error(self) -> MetastoreStartError:
+    def _start_error(self, exit_code: int) -> MetastoreStartError:
         tail = self.log_tail()
         if _DATABASE_TAKEN in tail:
-            return directory_in_use(self.directory)
+            return _directory_in_use(self.directory)
         error_type = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
         return error_type(
             f"Hive Metastore {self.release.full_version} ended while starting "
-            f"(exit code {self._running.exit_code}). Its log ends:\n{tail}"
+            f"(exit code {exit_code}). Its log ends:\n{tail}"
         )
 
 
@@ -367,3 +363,124 @@ def _free_port() -> int:
         if _is_free(port):
             return port
     raise MetastoreStartError(f"No port is free between {_PORTS[0]} and {_PORTS[-1]}")
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+class GuardedProcess:
+    """One running program, with its output in a file. It never outlives this process: see guard.py.
+
+    Ctrl-C in the terminal does not reach it: its parent decides when it ends. A temporary
+    ``directory`` is removed if the parent dies without removing it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        directory: Path,
+        log: Path,
+        directory_is_temporary: bool,
+    ) -> None:
+        pid_file = directory / "pid"
+        pid_file.unlink(missing_ok=True)
+        remove = "remove" if directory_is_temporary else "keep"
+        guard = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(pid_file), remove]
+        with log.open("ab") as output:
+            self._guard = subprocess.Popen(
+                [*guard, *command],
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pid = self._wait_for_pid(pid_file)
+
+    def _wait_for_pid(self, pid_file: Path) -> int:
+        deadline = time.monotonic() + _LAUNCH_SECONDS
+        while not pid_file.exists():
+            if self._guard.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise EmbeddedError(
+                    "The process that guards the metastore did not start it "
+                    f"(exit code {self._guard.returncode})"
+                )
+            time.sleep(_PID_POLL_SECONDS)
+        return int(pid_file.read_text(encoding="ascii"))
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 plus the number of the signal if a signal ended it."""
+        return self._guard.poll()
+
+    def stop(self, timeout: float) -> None:
+        """End it gracefully; kill it if it has not ended after ``timeout`` seconds."""
+        self._guard.send_signal(signal.SIGTERM)
+        try:
+            self._guard.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would, and wait until it has ended."""
+        self._guard.send_signal(signal.SIGUSR1)
+        self._guard.wait()
+
+
+# -- the directory ---------------------------------------------------------------------------------
+
+
+class DirectoryError(MetastoreStartError):
+    """The directory cannot be used for the state of this metastore."""
+
+
+class DirectoryLock:
+    """Locks a directory for one metastore, from its start to its end."""
+
+    def __init__(self) -> None:
+        self._lock: IO[bytes] | None = None
+
+    def acquire(self, directory: Path) -> None:
+        """Create and lock the directory, or raise DirectoryError."""
+        if self._lock is not None:
+            return
+        with _directory_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / "lock").open("ab")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                raise _directory_in_use(directory) from None
+        self._lock = lock
+
+    def release(self) -> None:
+        """Unlock the directory for other metastores."""
+        if self._lock is not None:
+            # Closing alone would leave the lock with processes that were forked since.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
+            self._lock = None
+
+
+def _directory_in_use(directory: Path) -> DirectoryError:
+    return DirectoryError(
+        f"Directory {directory} is in use by another metastore: stop it, or choose another "
+        "directory"
+    )
+
+
+@contextmanager
+def _directory_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the file system into DirectoryError."""
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise DirectoryError(
+            f"Directory {directory} cannot be used: {error.filename} is not a directory"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DirectoryError(f"Directory {directory} cannot be used: {reason}") from error

@@ -22,9 +22,9 @@ from lance_bridge_metastore import (
     Metastore,
     MetastoreStartError,
     artifacts,
-    configuration,
 )
 from lance_bridge_metastore import __main__ as command
+from lance_bridge_metastore.hive_site import hive_site, to_xml
 
 pytestmark = pytest.mark.quick
 
@@ -282,12 +282,10 @@ def test_a_compiler_that_does_not_end_is_given_up(
 
 def test_settings_override_defaults_under_either_name(tmp_path: Path) -> None:
     settings = {"metastore.warehouse.dir": "s3://bucket/warehouse"}
-    site = configuration.hive_site(
-        embedded.release("4.0"), tmp_path, "file:///unused", "instance", settings
-    )
+    site = hive_site(embedded.release("4.0"), tmp_path, "file:///unused", "instance", settings)
     assert site["metastore.warehouse.dir"] == "s3://bucket/warehouse"
     assert "hive.metastore.warehouse.dir" not in site
 
 
 def test_values_are_escaped_in_hive_site() -> None:
-    assert "<value>a&lt;b&amp;c</value>" in configuration.to_xml({"name": "a<b&c"})
+    assert "<value>a&lt;b&amp;c</value>" in to_xml({"name": "a<b&c"})

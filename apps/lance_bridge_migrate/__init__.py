@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from .migration import (
         MigrationType,
         NullProgress,
-        Options,
         Step,
         StepContext,
         Survey,
         migration_type,
     )
-    from .plan import Address, Item, Plan, Problem, Severity
+    from .plan import Address, Item, Options, Plan, Problem, Severity
     from .record import ItemState, Migration, Migrations, Record, State
     from .run import RunOptions, execute, make_plan, undo, verify
 
@@ -31,10 +30,9 @@ _NAMES = {
     "endpoints": ("Directory", "Endpoints", "address_of"),
     "levels": ("Level",),
     "migration": (
-        "MigrationType", "NullProgress", "Options", "Step", "Survey", "StepContext",
-        "migration_type",
+        "MigrationType", "NullProgress", "Step", "Survey", "StepContext", "migration_type",
     ),
-    "plan": ("Address", "Item", "Plan", "Problem", "Severity"),
+    "plan": ("Address", "Item", "Options", "Plan", "Problem", "Severity"),
     "record": ("ItemState", "Migration", "Migrations", "Record", "State"),
     "run": ("RunOptions", "execute", "make_plan", "undo", "verify"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from lance_bridge.errors import LanceNamespaceError, invalid
 from lance_bridge.redaction import IN_URL
@@ -22,7 +22,7 @@ from lance_bridge.tables import Tables
 
 from .endpoints import Endpoints, catalog_at
 from .levels import Level
-from .plan import Address, Facts, Item, Plan
+from .plan import Address, Facts, Item, Model, Options, Plan
 from .record import Check
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 MIGRATION_TYPES = {
     "register": "register.Register",
-    "entries": "entries.Entries",
-    "properties": "properties.Properties",
-    "management": "management.Management",
+    "entries": "register.Entries",
+    "properties": "in_place.Properties",
+    "management": "in_place.Management",
     "copy": "copy.Copy",
     "convert": "convert.Convert",
     "catch-up": "catchup.CatchUp",
@@ -58,12 +58,6 @@ def migration_type(name: str) -> MigrationType:
     return found()
 
 
-class Options(BaseModel):
-    """Base of a migration's options: a JSON model without secrets."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 def _without_password(text: str) -> str:
     if IN_URL.search(text):
         raise ValueError("no plan keeps a password: give it to the session or the catalog")
@@ -74,10 +68,8 @@ PlainLocation = Annotated[str, AfterValidator(_without_password)]
 """An option that is a path or URI without a user and password."""
 
 
-class ItemFacts(BaseModel):
+class ItemFacts(Model):
     """Base of the facts that a migration stores in `Item.facts` when it plans."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def of(cls, item: Item) -> Self:

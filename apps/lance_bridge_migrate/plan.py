@@ -32,6 +32,10 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Options(Model):
+    """Base of a migration's options: a JSON model without secrets."""
+
+
 class Severity(str, Enum):
     """Whether a problem prevents the migration of a table."""
 

@@ -25,8 +25,8 @@ from lance_bridge.names import first_names
 
 from .endpoints import Endpoints
 from .levels import Level
-from .migration import MigrationType, NullProgress, Options, Step, StepContext, Stopped
-from .plan import Facts, Item, Plan, new_id, now, without_clashes
+from .migration import MigrationType, NullProgress, Step, StepContext, Stopped
+from .plan import Facts, Item, Options, Plan, new_id, now, without_clashes
 from .record import Event, Failure, ItemState, Journal, Migration, Record
 
 # -- session ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Entries that a migration creates or changes in a catalog, each recognised by its mark.
+"""Entries and namespaces that a migration creates or changes in a catalog, recognised by a mark.
 
 The mark is an internal property, which callers do not see. By the mark, later runs and undo
 recognise what this migration made, even after a lost reply or the death of the process.
@@ -14,13 +14,24 @@ from contextlib import suppress
 
 from lance_namespace.errors import (
     InvalidTableStateError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
     NamespaceNotFoundError,
     PermissionDeniedError,
     TableAlreadyExistsError,
 )
 
 from lance_bridge import locations
-from lance_bridge.catalog import GUARD, LATEST, MANAGED_BY, RESERVED_PREFIX, Column, Path
+from lance_bridge.catalog import (
+    GUARD,
+    LATEST,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    Column,
+    NamespaceRecord,
+    Path,
+)
+from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
@@ -31,8 +42,8 @@ from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from .migration import StepContext
-from .plan import Facts, Item, ItemType
+from .migration import Step, StepContext
+from .plan import Facts, Item, ItemType, blocker
 
 MARK = RESERVED_PREFIX + "migration"
 """The property of entries and namespaces that contains `Plan.mark`."""
@@ -330,3 +341,80 @@ def replace_properties(
         return entry_facts(now) == entry_facts(changed)
 
     retry_after_readback(change, is_changed)
+
+
+# -- namespaces ------------------------------------------------------------------------------------
+
+
+def missing_namespaces(connection: Connection, tables: Iterable[Path]) -> list[Item]:
+    """Return an item for each missing namespace of these tables, outermost first.
+
+    The item is blocked if the namespace cannot be created.
+    """
+    wanted = {path[:depth] for path in tables for depth in range(1, len(path))}
+    ordered = sorted(wanted, key=lambda path: (len(path), path))
+    return [
+        _namespace_item(connection, path)
+        for path in ordered
+        if not _namespace_exists(connection, path)
+    ]
+
+
+def _namespace_exists(connection: Connection, path: Path) -> bool:
+    try:
+        connection.catalog.load_namespace(path)
+    except NamespaceNotFoundError:
+        return False
+    except PermissionDeniedError:
+        return True  # it exists, and may not be seen
+    return True
+
+
+def _namespace_item(connection: Connection, path: Path) -> Item:
+    item = Item(type=ItemType.NAMESPACE, source=path, target=path)
+    capabilities = connection.capabilities
+    reason = capabilities.no_namespace_changes
+    if not reason and len(path) < capabilities.levels:
+        reason = capabilities.no_outer_namespace_changes
+    return item.with_problems(blocker(f"It cannot be created: {reason}")) if reason else item
+
+
+def namespace_steps() -> list[Step]:
+    """Return the steps of a namespace's item."""
+    return [Step("namespace", _create_namespace, _remove_namespace)]
+
+
+def _create_namespace(work: StepContext) -> None:
+    catalog = work.target_tables.connection.catalog
+    record = NamespaceRecord(work.item.target, {MARK: work.mark})
+    # Another process may have created it.
+    with suppress(NamespaceAlreadyExistsError):
+        retry_after_readback(
+            lambda: catalog.create_namespace(record), lambda: _is_own_namespace(work)
+        )
+
+
+def _is_own_namespace(work: StepContext) -> bool:
+    try:
+        record = work.target_tables.connection.catalog.load_namespace(work.item.target)
+    except NamespaceNotFoundError:
+        return False
+    return record.properties.get(MARK) == work.mark
+
+
+def _remove_namespace(work: StepContext) -> None:
+    """Drop a namespace that has this migration's mark, unless it has content."""
+    connection, path = work.target_tables.connection, work.item.target
+    with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):
+        if _is_own_namespace(work) and not _has_content(connection, path):
+            retry_after_readback(
+                lambda: connection.catalog.drop_namespace(path), lambda: not _is_own_namespace(work)
+            )
+
+
+def _has_content(connection: Connection, path: Path) -> bool:
+    is_innermost = len(path) == connection.capabilities.levels
+    children = (
+        connection.catalog.list_tables if is_innermost else connection.catalog.list_namespaces
+    )
+    return next(iter(children(path)), None) is not None

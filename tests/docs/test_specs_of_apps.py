@@ -26,9 +26,9 @@ from lance_bridge import exit_codes
 from lance_bridge_doctor import Kind
 from lance_bridge_federated import children
 from lance_bridge_migrate import Level, migration_type
+from lance_bridge_migrate.endpoints import Selection
 from lance_bridge_migrate.migration import MIGRATION_TYPES
 from lance_bridge_migrate.run import RunOptions
-from lance_bridge_migrate.selection import Selection
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.access.policies import GROUPS, CedarAuthorizer
 from lance_bridge_server.config import (

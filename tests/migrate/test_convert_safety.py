@@ -36,7 +36,7 @@ from lance_bridge.tables import dropping
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages
-from lance_bridge_migrate.report.model import report_of
+from lance_bridge_migrate.report import report_of
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 

@@ -45,7 +45,7 @@ from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import copy_files, files_of
-from lance_bridge_migrate.migrations.verification import compare
+from lance_bridge_migrate.migrations.registration import compare
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#copy", "migration.md#verifying")]
 

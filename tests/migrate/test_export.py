@@ -32,7 +32,8 @@ from migrate.sessions import (
 )
 
 from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
-from lance_bridge_migrate.spark import files, parquet_tables
+from lance_bridge_migrate.migrations import export
+from lance_bridge_migrate.spark import files
 from lance_bridge_migrate.spark.session import address_of_session
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#export", "migration.md#convert")]
@@ -40,8 +41,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#export", "migr
 _CHANGES = (
     (files, "delete"),
     (files, "rename"),
-    (parquet_tables, "create_table"),
-    (parquet_tables, "add_partitions"),
+    (export, "create_table"),
+    (export, "add_partitions"),
 )
 Refused = dict[str, str]
 """Why columns cannot be migrated, by their names."""

@@ -26,7 +26,7 @@ from servers.sparks import ICE
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState
 from lance_bridge_migrate.spark import listing
-from lance_bridge_migrate.spark.snapshots import Difference, difference
+from lance_bridge_migrate.spark.changes import Difference, difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spec("migration.md#catch-up")]

@@ -27,7 +27,7 @@ from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.migrations.convert_options import ConvertOptions, LoadFacts
 from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.plan import Severity
-from lance_bridge_migrate.spark import changes, completeness, sources
+from lance_bridge_migrate.spark import changes, listing, sources
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 
@@ -158,11 +158,11 @@ def test_a_session_without_a_package_names_it(scene: Scene) -> None:
 
 
 def test_a_table_without_rows_whose_files_cannot_be_seen_is_blocked() -> None:
-    hidden = completeness.Inventory(is_hidden=True)
-    [problem] = completeness.problems_of(None, None, hidden, 0)
+    hidden = listing.Inventory(is_hidden=True)
+    [problem] = listing.file_problems(None, None, hidden, 0)
     assert problem.severity is Severity.BLOCKER
-    assert completeness.problems_of(None, None, hidden, 3) == []
-    assert completeness.problems_of(None, None, hidden, 0, ignore_statistics=True) == []
+    assert listing.file_problems(None, None, hidden, 3) == []
+    assert listing.file_problems(None, None, hidden, 0, ignore_statistics=True) == []
 
 
 ROWS = "SELECT /*+ REPARTITION(2) */ id, id % 2 AS part FROM range(40)"
@@ -235,9 +235,9 @@ def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
     settings = {key: "true"}
     session = SimpleNamespace(conf=settings)
     with pytest.raises(InvalidInputError, match=f"{key}=true"):
-        completeness.require_no_skipped_files(session)
+        listing.require_no_skipped_files(session)
     settings[key] = "false"
-    completeness.require_no_skipped_files(session)
+    listing.require_no_skipped_files(session)
 
 
 def test_options_that_skip_files_are_refused(scene: Scene) -> None:

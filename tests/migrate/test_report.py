@@ -20,7 +20,7 @@ from lance_bridge_migrate import Migrations, Plan, Record
 from lance_bridge_migrate.plan import Address, Facts, Item, ItemType, blocker, warning
 from lance_bridge_migrate.record import Check, Event, Failure
 from lance_bridge_migrate.report import Report, report_of
-from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
+from lance_bridge_migrate.report_page import MAX_LINES, MAX_ROWS, page_of, plots_of
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#report")]
 

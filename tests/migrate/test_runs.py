@@ -60,13 +60,12 @@ from lance_bridge_migrate.endpoints import address_of, catalog_at
 from lance_bridge_migrate.migration import (
     MigrationType,
     NullProgress,
-    Options,
     Step,
     StepContext,
     Stopped,
     Survey,
 )
-from lance_bridge_migrate.plan import Address, new_id, now
+from lance_bridge_migrate.plan import Address, Options, new_id, now
 from lance_bridge_migrate.record import Check
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#running")]

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from migrate.avro_writer import avro_file
 from pyspark.sql import types as spark
 
-from lance_bridge_migrate.second_reader import footers, lakes
 from lance_bridge_migrate.second_reader.columns import conflicts, differences, holds
 from lance_bridge_migrate.second_reader.csv_files import (
     Cell,
@@ -32,11 +31,19 @@ from lance_bridge_migrate.second_reader.csv_files import (
 )
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 from lance_bridge_migrate.second_reader.json_check import BROKEN, difference, documents_of, lines_of
-from lance_bridge_migrate.second_reader.samples import as_arguments, spread
+from lance_bridge_migrate.second_reader.metadata import (
+    Snapshot,
+    count_avro_rows,
+    read_avro_columns,
+    read_snapshot,
+    schema_of_avro,
+)
 from lance_bridge_migrate.second_reader.storage import (
     Storage,
     StoredFile,
     UnreachableError,
+    as_arguments,
+    spread,
     unregistered_partitions,
 )
 from lance_bridge_migrate.spark.sources import SourceTable
@@ -345,7 +352,7 @@ AVRO: dict[str, Any] = {
 
 
 def test_the_columns_of_avro_are_those_of_spark() -> None:
-    assert footers.schema_of(AVRO) == pa.schema(
+    assert schema_of_avro(AVRO) == pa.schema(
         {
             "id": pa.int64(),
             "t": pa.string(),
@@ -366,13 +373,13 @@ def test_rows_of_avro_are_counted_by_blocks() -> None:
     rows: list[dict[str, Any]] = [{"id": number, "t": "x" * number} for number in range(70)]
     data = avro_file(rows, block=30)
     file = io.BytesIO(data)
-    assert footers.read_columns(file).names == ["id", "t"]
-    assert footers.count_rows(file) == 70
+    assert read_avro_columns(file).names == ["id", "t"]
+    assert count_avro_rows(file) == 70
     for damaged in (b"Obj\x02", data[:30], b"Obj\x01\x00", b"Obj\x01" + b"\xff" * 20):
         with pytest.raises(ValueError, match=r"Avro|early|schema|damaged"):
-            footers.read_columns(io.BytesIO(damaged))
+            read_avro_columns(io.BytesIO(damaged))
     with pytest.raises(ValueError, match="records"):
-        footers.schema_of(json.loads('"long"'))
+        schema_of_avro(json.loads('"long"'))
 
 
 # -- records of CSV --------------------------------------------------------------------------------
@@ -465,9 +472,9 @@ LOG: tuple[list[dict[str, Any]], ...] = (
 ROWS = (15, 12, 11, 13)
 
 
-def _delta(version: int, files: Mapping[str, bytes]) -> lakes.Snapshot | None:
+def _delta(version: int, files: Mapping[str, bytes]) -> Snapshot | None:
     source = SourceTable(names=("/t",), format="delta", location="/t", snapshot=version)
-    return lakes.read(None, Files(files), source)
+    return read_snapshot(None, Files(files), source)
 
 
 def _commits(log: tuple[list[dict[str, Any]], ...] = LOG, first: int = 0) -> dict[str, bytes]:
@@ -523,7 +530,7 @@ def test_rows_of_files_without_statistics_are_unknown() -> None:
 
 def test_snapshots_without_rows_have_no_metadata_to_compare() -> None:
     source = SourceTable(names=("/t",), format="iceberg", location="/t")
-    assert lakes.read(None, Files({}), source) is None
+    assert read_snapshot(None, Files({}), source) is None
 
 
 FIELDS: list[dict[str, Any]] = [
@@ -550,9 +557,9 @@ def test_rows_and_columns_of_iceberg_are_those_of_its_metadata(
         "schemas": [old, schema],
         "snapshots": [{"snapshot-id": 6}, snapshot],
     }
-    monkeypatch.setattr(lakes, "_metadata_file", lambda *_: "/t/v1.json")
+    monkeypatch.setattr(f"{read_snapshot.__module__}._metadata_file", lambda *_: "/t/v1.json")
     source = SourceTable(names=("/t",), format="iceberg", location="/t", snapshot=7)
-    found = lakes.read(None, Files({"v1.json": json.dumps(metadata).encode()}), source)
+    found = read_snapshot(None, Files({"v1.json": json.dumps(metadata).encode()}), source)
     assert found is not None
     assert (found.rows, found.file) == (rows, "file:///t/v1.json")
     assert found.columns == pa.schema(
@@ -567,4 +574,4 @@ def test_rows_and_columns_of_iceberg_are_those_of_its_metadata(
         }
     )
     with pytest.raises(UnreachableError):
-        lakes.read(None, Files({}), source)
+        read_snapshot(None, Files({}), source)

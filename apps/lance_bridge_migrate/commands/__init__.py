@@ -3,5 +3,5 @@
 from lance_bridge_cli.groups import imported_app
 
 app = imported_app(
-    f"{__name__}.migrate", "Move tables between directories, catalogs and ways of managing them."
+    f"{__name__}.planning", "Move tables between directories, catalogs and ways of managing them."
 )

@@ -1,4 +1,7 @@
-"""The commands that plan a migration, one per type, and execute the plan with --execute."""
+"""The commands that plan a migration, one per type, and execute the plan with --execute.
+
+`app` has them, and then the commands for saved migrations.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from .options import (
     TargetNamespace,
     with_options,
 )
-from .running import has_temporary_catalog, plan_and_run, reconnected, spark_session
+from .running import has_temporary_catalog, plan_and_run, reconnected, saved, spark_session
 
 app = typer.Typer()
 
@@ -427,3 +430,6 @@ def export(
             address = migrations.address_of(source)
             endpoints = migrations.Endpoints(source, session, address, session_address)
             plan_and_run("export", endpoints, options, planning)
+
+
+app.registered_commands += saved.registered_commands

@@ -1,4 +1,4 @@
-"""The Spark session of a command, and the log file for Spark's own messages."""
+"""The commands for saved migrations, and how commands run one: sessions of Spark, exit codes."""
 
 from __future__ import annotations
 
@@ -170,8 +170,7 @@ def run(
     """Execute or resume a plan, print the record, and exit with the code for its state."""
     # Takes seconds to import.
     from ..run import options_of_last_run  # noqa: PLC0415
-    from .notifications import notify_when_done, run_when_done  # noqa: PLC0415
-    from .progress import log_file, progress_bar  # noqa: PLC0415
+    from .progress import log_file, notify_when_done, progress_bar, run_when_done  # noqa: PLC0415  # noqa: PLC0415
 
     given = {
         "parallelism": execution.parallelism,
@@ -416,7 +415,8 @@ def report(
     """
     with exit_on_error():
         # Takes a second to import, and needs an extra.
-        from ..report import report_of, write  # noqa: PLC0415
+        from ..report import report_of  # noqa: PLC0415
+        from ..report_page import write  # noqa: PLC0415
 
         migration = migrations.Migrations(state).get(id)
         made = report_of(migration.record(), str(Path(state).absolute()) if state else None)

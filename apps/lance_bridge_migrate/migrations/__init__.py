@@ -1,1 +1,1 @@
-"""The migration types, one per module; `lance_bridge_migrate.migration` lists their names."""
+"""The migration types; `lance_bridge_migrate.migration` lists their names and modules."""

@@ -26,7 +26,7 @@ from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
-from ..spark import changes, completeness, listing, schema, sources, writing
+from ..spark import changes, listing, sources, writing
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
@@ -35,7 +35,7 @@ from ..targets import MARK, entry_identity
 from . import incremental
 from .incremental import CatchUpFacts, CatchUpOptions, Tracked, current_path, final_path
 from .loading import origin_version
-from .verification import sample_row_numbers
+from .registration import sample_row_numbers
 
 _SWITCH = "switch"
 _NEEDS_KEY = "give a key, by which rows are updated and deleted"
@@ -113,7 +113,7 @@ class CatchUp(MigrationType):
         if (options.by == "column") != (options.column is not None):
             raise invalid("The option column is needed with by=column, and only then")
         become_active(endpoints.source)
-        completeness.require_no_skipped_files(endpoints.source)
+        listing.require_no_skipped_files(endpoints.source)
         return Survey([_item(endpoints, options, each) for each in options.tables])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -155,9 +155,9 @@ def _plan_table(
 ) -> Item:
     spark, tables = endpoints.source, endpoints.target_tables
     now = incremental.describe_latest(spark, tracked.source)
-    inventory = completeness.take_inventory(spark, now)
+    inventory = listing.take_inventory(spark, now)
     if inventory.missing:  # an increment would treat their rows as deleted
-        return item.with_problems(completeness.missing_problem(inventory))
+        return item.with_problems(listing.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it again"))
     table = tables.load(item.target)
@@ -167,8 +167,8 @@ def _plan_table(
     version = int(dataset.version)
     target = read_back(spark, address_in(endpoints.target, item.target), version)
     read = now.read(spark)
-    source = schema.as_target(read, tracked.casts, tracked.renames)
-    partitions = schema.renamed(now.partitions, tracked.renames)
+    source = writing.as_target(read, tracked.casts, tracked.renames)
+    partitions = writing.renamed(now.partitions, tracked.renames)
     by_name = now.model_copy(update={"partitions": tuple(partitions)})
     found, problems = _find_range(options, tracked.source, source, target, by_name)
     facts = CatchUpFacts(

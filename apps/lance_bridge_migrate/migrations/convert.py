@@ -26,20 +26,18 @@ from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..run import FailureLimit
 from ..second_reader import check as second_reader
-from ..second_reader import footers, row_check
-from ..second_reader.check import SecondReading
-from ..second_reader.footers import Footers
-from ..second_reader.row_check import Made
-from ..spark import completeness, listing, schema, sources, writing
+from ..second_reader import metadata
+from ..second_reader.check import Made, SecondReading
+from ..second_reader.metadata import Footers
+from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable, problems_of
 from ..spark.writing import read_back, sample_of
-from ..targets import load_own_table
+from ..targets import load_own_table, namespace_steps
 from . import loading
 from .convert_options import (
     ArrowFacts,
@@ -51,8 +49,7 @@ from .convert_options import (
     indices_on,
 )
 from .loading import LOAD, loading_steps
-from .registration import Candidate, EntryFacts, plan_items
-from .verification import sample_row_numbers
+from .registration import Candidate, EntryFacts, plan_items, sample_row_numbers
 
 Names = tuple[str, ...]
 Describe = Callable[[], SourceTable | ArrowFiles | None]
@@ -81,7 +78,7 @@ class Convert(MigrationType):
         tables, spark = endpoints.target_tables, endpoints.source
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must contain {table}, so that names of tables differ")
-        completeness.require_no_skipped_files(spark)
+        listing.require_no_skipped_files(spark)
         found = _survey_all(spark, options, tables.connection.capabilities.levels)
         candidates = [each for _, each in found if each is not None]
         notes = _unused_notes(options, candidates) if candidates else ["Nothing was selected"]
@@ -211,7 +208,7 @@ def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> l
         name.lower()
         for each in candidates
         if isinstance(each.facts, ConvertFacts)
-        for name in schema.from_json(each.facts.columns).names
+        for name in writing.schema_from_json(each.facts.columns).names
     }
     return [
         f"No table has the column '{name}' of the option {option}"
@@ -236,8 +233,8 @@ def _candidate(
 ) -> Candidate:
     read, found_footers, reading = _read(spark, source)
     source = source.model_copy(update={"columns": read.schema.json()})
-    frame = schema.as_target(read, options.casts, options.renames)
-    inventory = completeness.take_inventory(spark, source)
+    frame = writing.as_target(read, options.casts, options.renames)
+    inventory = listing.take_inventory(spark, source)
     directories = [each.path for each in inventory.directories]
     unread = sources.unread_problems(spark, source, frame, directories)
     # Footers also count files below a partition that Spark lists but does not read.
@@ -251,17 +248,17 @@ def _candidate(
     problems += problems_of(spark, source, read, options.casts)
     if not (unread or blockers_in(problems)):  # Spark also lists files that it does not read
         problems += second_reader.count_problems(reading, rows, accept=accept)
-    problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
-    problems += completeness.problems_of(
+    problems += writing.column_problems(frame.schema, vectors, options.data_storage_version)
+    problems += listing.file_problems(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
     )
     hints: list[str] = []
     if is_same and (inventory.size is None or inventory.size.bytes):
         if found_footers is None or options.casts:
-            schema.check_first_rows(frame, source.name)
+            writing.check_first_rows(frame, source.name)
         if found_footers is not None:
-            problems += footers.check_types(spark, source, read.schema, found_footers)
-        hints = schema.vector_hints(frame, vectors, source.name)
+            problems += metadata.check_types(spark, source, read.schema, found_footers)
+        hints = writing.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
     if not blockers_in(problems):
         indices = indices_on(options.indices, frame.columns)
@@ -285,7 +282,7 @@ def _facts(
     frame: Any,
     vectors: dict[str, int],
     options: ConvertOptions,
-    inventory: completeness.Inventory,
+    inventory: listing.Inventory,
 ) -> ConvertFacts:
     size = inventory.size
     indices = indices_on(options.indices, frame.columns)
@@ -319,7 +316,9 @@ def _count(
         return (whole.rows if options.count_rows else None), vectors, []
     if not (options.count_rows or options.find_vectors):
         return None, vectors, []
-    rows, found, problems = schema.count(frame, source.name, find_vectors=options.find_vectors)
+    rows, found, problems = writing.count_rows(
+        frame, source.name, find_vectors=options.find_vectors
+    )
     vectors = {**found, **vectors}
     return rows, vectors, problems
 
@@ -329,7 +328,7 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None, SecondR
     source.refresh_files(spark)
     frame = source.read(spark, refresh=False)
     reading = second_reader.read_footers(spark, source, frame)
-    found = footers.read(spark, source, frame, reading.schemas)
+    found = metadata.read_by_spark(spark, source, frame, reading.schemas)
     if found is None:  # Spark counts the rows, and rows cached by the session may be outdated
         frame = source.read(spark)
     return frame, found, reading
@@ -347,7 +346,7 @@ def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Ch
     yield writing.schema_check(facts.schema_of_table, dataset.schema)
     count = dataset.count_rows()
     ignore = work.options.ignore_statistics
-    yield completeness.files_check(spark, facts.source, ignore_statistics=ignore)
+    yield listing.files_check(spark, facts.source, ignore_statistics=ignore)
     if not facts.accepts_differences:
         yield second_reader.verify(spark, facts.source, level)
     planned = work.item.rows
@@ -362,4 +361,4 @@ def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Ch
     if level is Level.SAMPLE:
         yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
     made = Made(dataset, facts.schema_of_table, facts.casts, facts.accepts_differences)
-    yield from row_check.compare(spark, facts.source, made, level)
+    yield from second_reader.compare_rows(spark, facts.source, made, level)

@@ -16,10 +16,10 @@ from lance_bridge_spark.rows import index_request
 from lance_bridge_spark.schemas import as_new
 
 from ..arrow_files import ArrowFiles
-from ..migration import Options, PlainLocation
-from ..plan import Item, Problem, blocker, warning
-from ..selection import Selection
-from ..spark import schema
+from ..endpoints import Selection
+from ..migration import PlainLocation
+from ..plan import Item, Options, Problem, blocker, warning
+from ..spark import writing
 from ..spark.files import Size
 from ..spark.sources import OWN_CATALOG, SourceTable
 from .registration import EntryFacts
@@ -207,11 +207,11 @@ class ConvertFacts(LoadFacts):
     @property
     def schema_of_table(self) -> pa.Schema:
         """The schema of the new table."""
-        return schema.schema_for(schema.from_json(self.columns), self.vectors)
+        return writing.schema_for(writing.schema_from_json(self.columns), self.vectors)
 
     def read(self, spark: Any) -> Any:
         """Return the rows of the source, with the types and names of the target."""
-        return schema.as_target(self.source.read(spark), self.casts, self.renames)
+        return writing.as_target(self.source.read(spark), self.casts, self.renames)
 
 
 class ArrowFacts(LoadFacts):
@@ -228,7 +228,7 @@ class ArrowFacts(LoadFacts):
         """The schema of the new table."""
         read = self.arrow_files.schema
         found = pa.schema([as_new(each, keep_dictionaries=True) for each in read])
-        names = schema.renamed(found.names, self.renames)
+        names = writing.renamed(found.names, self.renames)
         lengths = by_name(self.vectors, names)
         return pa.schema(
             [

@@ -40,7 +40,6 @@ from lance_bridge.types import columns_of
 from ..endpoints import Endpoints
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Stopped, Survey
-from ..namespaces import namespace_steps
 from ..plan import Facts, Item, ItemType, blocker, blockers_in
 from ..record import Check
 from ..targets import (
@@ -51,12 +50,12 @@ from ..targets import (
     entry_fingerprint,
     find_own_table,
     load_own_table,
+    namespace_steps,
     require_unchanged,
     undo_entry,
 )
-from .entries import EntriesOptions, find_candidates
-from .registration import NO_DATA, Candidate, EntryFacts, manage_versions, plan_items
-from .verification import compare
+from .register import EntriesOptions, find_candidates
+from .registration import NO_DATA, Candidate, EntryFacts, compare, manage_versions, plan_items
 
 _VERSIONS = "_versions/"
 _TAGS = "_refs/tags/"

@@ -33,9 +33,9 @@ from lance_bridge_spark.rows import (
     find_table,
 )
 
-from ..migration import ItemFacts, Options, StepContext
-from ..plan import Facts, Item, Problem, blocker
-from ..spark import changes, completeness, listing, schema, snapshots, sources
+from ..migration import ItemFacts, StepContext
+from ..plan import Facts, Item, Options, Problem, blocker
+from ..spark import changes, listing, sources, writing
 from ..spark.changes import DELETED, ChangeRange, Increment
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
@@ -115,7 +115,7 @@ class CatchUpFacts(ItemFacts):
 
     def as_target(self, frame: Any) -> Any:
         """Return rows of the source with the types and names of the target."""
-        return schema.as_target(frame, self.casts, self.renames)
+        return writing.as_target(frame, self.casts, self.renames)
 
     def read(self, spark: Any) -> Any:
         """Return all rows of the pinned source."""
@@ -123,7 +123,7 @@ class CatchUpFacts(ItemFacts):
 
     def increment(self, options: CatchUpOptions) -> Increment:
         """Return the increment of the plan."""
-        partitions = schema.renamed(self.source.partitions, self.renames)
+        partitions = writing.renamed(self.source.partitions, self.renames)
         columns = [str(options.column)] if options.by == "column" else partitions
         return Increment(self.range, options.by, columns, options.key)
 
@@ -135,7 +135,7 @@ class CatchUpFacts(ItemFacts):
         """
         if increment.by != "snapshot":
             return changes.changed_rows(self.read(spark), target, increment)
-        found = snapshots.difference(spark, self.source, self.range.snapshot)
+        found = changes.difference(spark, self.source, self.range.snapshot)
         deleted = None if found.deleted is None else self.as_target(found.deleted)
         return changes.changed_rows(self.as_target(found.added), deleted, increment)
 
@@ -188,10 +188,10 @@ def apply(work: StepContext) -> Facts:
         made = _version_written(work, table.open())
         if made is not None:
             return {"version": made}
-    completeness.require_no_skipped_files(spark)
-    inventory = completeness.take_inventory(spark, facts.source)
+    listing.require_no_skipped_files(spark)
+    inventory = listing.take_inventory(spark, facts.source)
     if inventory.missing:
-        raise InvalidTableStateError(completeness.missing_problem(inventory).text)
+        raise InvalidTableStateError(listing.missing_problem(inventory).text)
     increment, target = facts.increment(work.options), None
     if increment.needs_target:
         address = address_in(work.endpoints.target, work.item.target)
@@ -357,7 +357,7 @@ def _require_nothing_new(work: StepContext) -> None:
     """
     spark, item, facts = work.endpoints.source, work.item, CatchUpFacts.of(work.item)
     become_active(spark)
-    completeness.require_no_skipped_files(spark)
+    listing.require_no_skipped_files(spark)
     now = describe_latest(spark, facts.source)
     address = address_in(work.endpoints.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
@@ -382,7 +382,7 @@ def _difference(
         return "its columns changed", _NEXT
     source = facts.as_target(now.read(spark))
     # The table has the columns' new names.
-    partitions = tuple(schema.renamed(now.partitions, facts.renames))
+    partitions = tuple(writing.renamed(now.partitions, facts.renames))
     by_name = now.model_copy(update={"partitions": partitions})
     found = _pending_changes(options, source, target, by_name)
     if found:

@@ -48,7 +48,7 @@ from ..levels import Level
 from ..migration import Step, StepContext
 from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
-from ..spark import completeness, schema, writing
+from ..spark import listing, writing
 from ..spark.session import become_active, spark_errors
 from ..spark.writing import Loaded, append, rows_added, transaction_of
 from ..targets import (
@@ -72,8 +72,8 @@ from .convert_options import (
     index_problems,
     indices_on,
 )
-from .registration import Candidate
-from .verification import (
+from .registration import (
+    Candidate,
     batch_rows,
     compare_values,
     read_all,
@@ -143,7 +143,10 @@ def candidate(files: ArrowFiles, target: tuple[str, ...], options: ConvertOption
     facts = facts.model_copy(
         update={"indices": tuple(each for each in indices if each.column in columns.names)}
     )
-    problems = [*files.problems(), *schema.problems_in_lance(columns, options.data_storage_version)]
+    problems = [
+        *files.problems(),
+        *writing.problems_in_lance(columns, options.data_storage_version),
+    ]
     if not blockers_in(problems):
         problems += index_problems(indices, columns)
     if options.sort_by:
@@ -353,10 +356,10 @@ def _read(work: StepContext, facts: ConvertFacts) -> Any:
     """Return the rows of a source whose files all exist, in Spark."""
     spark = work.endpoints.source
     become_active(spark)
-    completeness.require_complete(
+    listing.require_complete(
         spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
     )
-    return schema.sort(facts.read(spark), facts.sort_by)
+    return writing.sort(facts.read(spark), facts.sort_by)
 
 
 def _written_facts(work: StepContext, loaded: Loaded) -> Facts:

@@ -1,4 +1,6 @@
-"""``register``: registers a directory of Lance tables in a catalog, without moving data.
+"""Registers Lance tables in a catalog, without moving data.
+
+``register`` takes them from a directory, ``entries`` from another catalog.
 
 Lance's directory namespace has two layouts. Version 1 is a directory ``<name>.lance`` for each
 table. Version 2 is a manifest: a Lance table ``__manifest`` with a row for each table and
@@ -27,17 +29,18 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge import locations
-from lance_bridge.errors import LANCE_ERRORS, display, translate_lance_errors
-from lance_bridge.requests import parse_table_namespace
+from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path
+from lance_bridge.entry import TableEntry
+from lance_bridge.errors import LANCE_ERRORS, display, invalid, translate_lance_errors
+from lance_bridge.requests import Ref, parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors
 
-from ..endpoints import Directory, Endpoints, directory_at
+from ..endpoints import Directory, Endpoints, Selection, directory_at, entries_of
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..plan import Address, Item, blocker
+from ..plan import Address, Item, Problem, blocker, warning
 from ..record import Check
-from ..selection import Selection
-from ..targets import find_entries
+from ..targets import entry_fingerprint, find_entries
 from .registration import (
     NO_DATA,
     Candidate,
@@ -261,3 +264,111 @@ def _properties(metadata: str | None) -> dict[str, str]:
     except ValueError:
         return {}
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+# -- another catalog -------------------------------------------------------------------------------
+
+
+class EntriesOptions(Selection):
+    """Which tables to register, and where.
+
+    Attributes:
+        namespace: With as many names as the target has levels, the namespace of all tables. With
+            fewer names, the parent of the tables' own namespaces: with ``main``, ``sales.t``
+            becomes ``main.sales.t``.
+        make_namespaces: Creates missing namespaces.
+    """
+
+    namespace: tuple[str, ...] = ()
+    make_namespaces: bool = True
+
+
+class Entries(MigrationType):
+    """The migration type that this module describes."""
+
+    name = "entries"
+    options_type = EntriesOptions
+
+    def survey(self, endpoints: Endpoints, options: EntriesOptions) -> Survey:
+        if endpoints.source_address.connection == endpoints.target_address.connection:
+            raise invalid("Source and target are the same catalog: name two")
+        found, notes = find_candidates(endpoints, options)
+        warned = (
+            "Both catalogs have entries for the same files then: in one of them, deregister tables "
+            "and never drop them"
+        )
+        items = plan_items(
+            endpoints.target_tables,
+            [each for _, each in found],
+            make_namespaces=options.make_namespaces,
+        )
+        return Survey(items, [warned, *notes])
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        return entry_fingerprint(endpoints.source_tables.load_entry(item.source))
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        return registration_steps(item)
+
+    def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
+        return find_entries(endpoints.target_tables, items)
+
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
+        source, path = work.source_tables, work.item.source
+        return verify_registration(
+            work, level, lambda version: source.load(path).open(Ref(version))
+        )
+
+
+def find_candidates(
+    endpoints: Endpoints, options: EntriesOptions
+) -> tuple[list[tuple[TableEntry, Candidate]], list[str]]:
+    """Return the selected Lance tables with their candidates, and notes about other tables.
+
+    Raises:
+        InvalidInputError: (13) the namespace has more names than the target has levels.
+    """
+    levels = endpoints.target_tables.connection.capabilities.levels
+    if len(options.namespace) > levels:
+        raise invalid(f"The namespace has more names than the catalog's {levels} levels")
+    entries = list(entries_of(endpoints.source_tables, options))
+    ours = [each for each in entries if each.record.is_lance]
+    others = len(entries) - len(ours)
+    notes = [f"{others} entries that are not Lance tables are skipped"] if others else []
+    return [(each, _candidate_of_entry(each, options, levels)) for each in ours], notes
+
+
+def _candidate_of_entry(entry: TableEntry, options: EntriesOptions, levels: int) -> Candidate:
+    *own, name = entry.path
+    return Candidate(
+        source=entry.path,
+        target=(*_namespace_of(tuple(own), options.namespace, levels), name),
+        facts=EntryFacts(location=entry.location, properties=entry.properties),
+        fingerprint=entry_fingerprint(entry),
+        problems=tuple(_problems(entry)),
+    )
+
+
+def _namespace_of(own: Path, outer: Path, levels: int) -> Path:
+    if len(outer) == levels:
+        return outer
+    inner = own[len(own) - (levels - len(outer)) :]
+    return (*outer, *inner)
+
+
+def _problems(entry: TableEntry) -> list[Problem]:
+    problems = []
+    if not entry.location:
+        problems.append(blocker("Its entry has no location"))
+    if entry.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+        problems.append(
+            blocker(
+                "The source catalog manages its versions, which are not visible through the "
+                "target: leave them to its storage first (management --to storage)"
+            )
+        )
+    if entry.record.link_to:
+        problems.append(
+            warning(f"It is a link to {entry.record.link_to}; the new entry will not be one")
+        )
+    return problems

@@ -15,16 +15,22 @@ from lance_bridge.names import first_names
 
 from ..plan import Problem, blocker, warning
 from .csv_files import Cell, Dialect, Record, Scan, dialect_of, scan
-from .samples import (
+from .storage import (
     ACCEPT,
     REMOTE_BYTES,
     Samples,
+    Storage,
+    UnreachableError,
     as_arguments,
+    decode,
+    encoding_of,
+    is_wide,
     most_useful,
+    open_text,
+    path_in,
     samples_of,
     written,
 )
-from .storage import Storage, UnreachableError, decode, encoding_of, is_wide, open_text, path_in
 
 _HEAD = 500
 """The number of first records of a file in its sample."""

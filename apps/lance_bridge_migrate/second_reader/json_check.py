@@ -12,16 +12,22 @@ from typing import Any
 from pyspark.sql import types as spark
 
 from ..plan import Problem, blocker, warning
-from .samples import (
+from .storage import (
     ACCEPT,
     REMOTE_BYTES,
     Samples,
+    Storage,
+    UnreachableError,
     as_arguments,
+    decode,
+    encoding_of,
+    is_wide,
     most_useful,
+    open_text,
+    path_in,
     samples_of,
     written,
 )
-from .storage import Storage, UnreachableError, decode, encoding_of, is_wide, open_text, path_in
 
 # -- rows ------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from lance_bridge_migrate import (
     make_plan,
     migration_type,
 )
-from lance_bridge_migrate.selection import Selection, entries_of
+from lance_bridge_migrate.endpoints import Selection, entries_of
 from lance_bridge_unity import UnityNamespace
 
 pytestmark = [

@@ -1,4 +1,4 @@
-"""Hide secrets in reports, and replace what a page or a parser cannot read."""
+"""The report of a migration as a model, which is its JSON: `report_of` makes it of a record."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.errors import display
 from lance_bridge.redaction import is_secret, redact
 
-from ..plan import Facts, ItemType, Model, Plan, now
-from ..record import Check, ItemState, Record, RunState, State, StepState, leftover_messages
+from .plan import Facts, ItemType, Model, Plan, now
+from .record import Check, ItemState, Record, RunState, State, StepState, leftover_messages
 
 # -- redaction -------------------------------------------------------------------------------------
 
@@ -513,6 +513,3 @@ def _needs_skip_blocked(record: Record) -> bool:
     """Return whether --skip-blocked must be given, because the last run did not have it."""
     runs = [each for each in record.runs if each.event == "run"]
     return bool(record.plan.blocked) and not (runs and runs[-1].options.get("skip_blocked"))
-
-
-# -- secrets ---------------------------------------------------------------------------------------

@@ -1,12 +1,18 @@
-"""Columns and rows of files by their footers, read by pyarrow or by Spark's own library."""
+"""Columns and rows by metadata: footers of files, and the own metadata of Delta and Iceberg.
+
+Footers are read by pyarrow, or by Spark's own library. Of Delta, the metadata are the commits and
+checkpoints in ``_delta_log``; of Iceberg, the metadata file.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -15,11 +21,15 @@ from py4j.protocol import Py4JError
 from pyarrow import orc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
+from pyspark.sql.types import StructType
+
+from lance_bridge_spark.schemas import batch_schema
 
 from ..plan import Problem, warning
 from ..spark.session import java_class, spark_errors
-from ..spark.sources import SourceTable
+from ..spark.sources import ICEBERG, SourceTable
 from .storage import Storage, UnreachableError
 
 # -- Avro ------------------------------------------------------------------------------------------
@@ -56,7 +66,7 @@ _UNKNOWN = pa.null()
 """The type of what Spark alone knows: it is not compared."""
 
 
-def read_columns(file: BinaryIO) -> pa.Schema:
+def read_avro_columns(file: BinaryIO) -> pa.Schema:
     """Return the columns of a file, and read to the end of its header.
 
     Raises:
@@ -66,10 +76,10 @@ def read_columns(file: BinaryIO) -> pa.Schema:
         raise ValueError("it is no Avro file")
     header = _map(file)
     file.seek(_SYNC, io.SEEK_CUR)
-    return schema_of(json.loads(header[_SCHEMA]))
+    return schema_of_avro(json.loads(header[_SCHEMA]))
 
 
-def count_rows(file: BinaryIO) -> int:
+def count_avro_rows(file: BinaryIO) -> int:
     """Return the number of rows of a file that was read to the end of its header.
 
     Raises:
@@ -83,7 +93,7 @@ def count_rows(file: BinaryIO) -> int:
     return rows
 
 
-def schema_of(avro: Any) -> pa.Schema:
+def schema_of_avro(avro: Any) -> pa.Schema:
     """Return the columns of a schema of Avro, as Spark reads them."""
     found = _Types().of(avro)
     if not pa.types.is_struct(found):
@@ -228,14 +238,14 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
     Raises:
         UnreachableError: One cannot be read, such as an encrypted or a damaged file.
     """
-    read = _READERS[format]
+    read_by_spark = _READERS[format]
     # Blocks of Avro are counted one by one, which is slow through Spark's file systems.
     may_count = format != "avro" or all(storage.is_local(uri) for uri in files[:1])
 
     def read_one(uri: str) -> _Footer:
         try:
             with storage.open(uri) as file:
-                return read(file, may_count)
+                return read_by_spark(file, may_count)
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
 
@@ -257,21 +267,25 @@ _Footer = tuple[pa.Schema, int | None, bool]
 
 
 def _parquet(file: BinaryIO, _: bool) -> _Footer:
-    read = pq.ParquetFile(pa.PythonFile(file, mode="r"))
-    notes = read.metadata.metadata or {}
+    read_by_spark = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+    notes = read_by_spark.metadata.metadata or {}
     by = notes.get(_SPARK, _NO_OLD_SPARK)
     is_old = by < _NO_OLD_SPARK or any(each in notes for each in _OF_OLD_CALENDAR)
-    return read.schema_arrow.remove_metadata(), int(read.metadata.num_rows), is_old
+    return (
+        read_by_spark.schema_arrow.remove_metadata(),
+        int(read_by_spark.metadata.num_rows),
+        is_old,
+    )
 
 
 def _orc(file: BinaryIO, _: bool) -> _Footer:
-    read = orc.ORCFile(pa.PythonFile(file, mode="r"))
-    return read.schema.remove_metadata(), int(read.nrows), True
+    read_by_spark = orc.ORCFile(pa.PythonFile(file, mode="r"))
+    return read_by_spark.schema.remove_metadata(), int(read_by_spark.nrows), True
 
 
 def _avro(file: BinaryIO, may_count: bool) -> _Footer:
-    columns = read_columns(file)
-    return columns, count_rows(file) if may_count else None, False
+    columns = read_avro_columns(file)
+    return columns, count_avro_rows(file) if may_count else None, False
 
 
 _READERS = {"parquet": _parquet, "orc": _orc, "avro": _avro}
@@ -308,7 +322,7 @@ class Footers:
         return self.files_read == self.files
 
 
-def read(
+def read_by_spark(
     session: Any, table: SourceTable, frame: DataFrame, known: FileSchemas | None = None
 ) -> Footers | None:
     """Read the footers of a table's files, or of an evenly spaced sample.
@@ -331,7 +345,7 @@ def read(
             count, text, found = reader.read(file)
             rows += count
             if text not in schemas:
-                schemas[text] = (file, reader.schema_of(found))
+                schemas[text] = (file, reader.spark_schema(found))
     except (PySparkException, Py4JError):
         return None
     if known is not None and known.rows is not None:
@@ -380,7 +394,7 @@ class _Reader:
         finally:
             reader.close()
 
-    def schema_of(self, found: Any) -> spark.StructType:
+    def spark_schema(self, found: Any) -> spark.StructType:
         if self._is_parquet:
             converter = self._class(f"{_SOURCES}.parquet.ParquetToSparkSchemaConverter")
             made = converter(self._sql_conf).convert(found)
@@ -436,3 +450,177 @@ def _read_one(session: Any, table: SourceTable, columns: spark.StructType, file:
     ):
         reader = session.read.schema(spark.StructType(kept)).format(table.format)
         reader.load(str(path_of(session, file).toString())).limit(1)._jdf.collect()
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+_LOG = "_delta_log"
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_IN_CHECKPOINT = ["add.path", "add.stats", "add.deletionVector", "metaData.schemaString"]
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_OF_ICEBERG = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "uuid": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the metadata says about a snapshot.
+
+    Attributes:
+        file: The file with the columns.
+        columns: Those of the table now.
+        rows: The number of rows; None if the metadata does not say it.
+    """
+
+    file: str
+    columns: pa.Schema
+    rows: int | None
+
+
+def read_snapshot(session: Any, storage: Storage, source: SourceTable) -> Snapshot | None:
+    """Return the snapshot that a source is pinned to; None if it has none.
+
+    Raises:
+        UnreachableError: The metadata cannot be read.
+    """
+    if source.snapshot is None:
+        return None
+    try:
+        if source.format == ICEBERG:
+            return _iceberg(session, storage, source)
+        return _Delta(storage, source).snapshot()
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[:1] or [type(error).__name__]
+        raise UnreachableError(f"the metadata of {source.name}: {reason[0][:200]}") from error
+
+
+# -- Delta -----------------------------------------------------------------------------------------
+
+
+class _Delta:
+    """The actions of a log, up to a version."""
+
+    def __init__(self, storage: Storage, source: SourceTable) -> None:
+        assert source.snapshot is not None
+        self._storage, self._version = storage, source.snapshot
+        self._log = f"{_as_uri(source.location)}/{_LOG}"
+        self._rows: dict[tuple[str, str], int | None] = {}
+        self._columns, self._file = "", ""
+
+    def snapshot(self) -> Snapshot:
+        first = 0
+        for version, names in self._checkpoints():
+            first = version + 1
+            for name in names:
+                self._add(self._in_checkpoint(name), name)
+        for version in range(first, self._version + 1):
+            name = f"{version:020d}.json"
+            self._add(self._in_commit(name), name)
+        counts = [*self._rows.values()]
+        rows = None if None in counts else sum(each or 0 for each in counts)
+        columns = batch_schema(StructType.fromJson(json.loads(self._columns)))
+        return Snapshot(f"{self._log}/{self._file}", columns, rows)
+
+    def _checkpoints(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the files of the last checkpoint that is complete, if there is one."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for each in self._storage.files_below(self._log):
+            match = _CHECKPOINT.fullmatch(each.inside)
+            if match and int(match[1]) <= self._version:
+                found.setdefault(int(match[1]), []).append((each.inside, int(match[2] or 1)))
+        whole = {v: parts for v, parts in found.items() if len(parts) == parts[0][1]}
+        if whole:
+            last = max(whole)
+            yield last, sorted(name for name, _ in whole[last])
+
+    def _in_checkpoint(self, name: str) -> Iterator[dict[str, Any]]:
+        with self._storage.open(f"{self._log}/{name}") as file:
+            read_snapshot = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+            for batch in read_snapshot.iter_batches(columns=_IN_CHECKPOINT):
+                yield from batch.to_pylist()
+
+    def _in_commit(self, name: str) -> Iterator[dict[str, Any]]:
+        with self._storage.open(f"{self._log}/{name}") as file:
+            yield from (json.loads(line) for line in file if line.strip())
+
+    def _add(self, actions: Iterable[dict[str, Any]], name: str) -> None:
+        added = {}
+        for each in actions:
+            if each.get("metaData"):
+                self._columns, self._file = each["metaData"]["schemaString"], name
+            if each.get("remove"):
+                self._rows.pop(_key(each["remove"]), None)
+            if each.get("add"):
+                added[_key(each["add"])] = _rows_in(each["add"])
+        self._rows |= added
+
+
+def _key(file: dict[str, Any]) -> tuple[str, str]:
+    vector = file.get("deletionVector") or {}
+    return file["path"], f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset') or 0}"
+
+
+def _rows_in(file: dict[str, Any]) -> int | None:
+    rows = json.loads(file.get("stats") or "{}").get("numRecords")
+    deleted = (file.get("deletionVector") or {}).get("cardinality", 0)
+    return None if rows is None else int(rows) - int(deleted)
+
+
+def _as_uri(location: str) -> str:
+    return PurePosixPath(location).as_uri() if location.startswith("/") else location.rstrip("/")
+
+
+# -- Iceberg ---------------------------------------------------------------------------------------
+
+
+def _iceberg(session: Any, storage: Storage, source: SourceTable) -> Snapshot:
+    file = _as_uri(_metadata_file(session, source))
+    with storage.open(file) as opened:
+        metadata = json.load(opened)
+    [snapshot] = [e for e in metadata["snapshots"] if e["snapshot-id"] == source.snapshot]
+    # Spark reads a snapshot with the columns that the table had when it was written.
+    number = metadata["current-schema-id"]
+    [schema] = [each for each in metadata["schemas"] if each["schema-id"] == number]
+    found = snapshot.get("summary", {})
+    deleted = [found.get(f"total-{kind}-deletes", "0") for kind in ("position", "equality")]
+    # Deleted rows may be counted twice, and also after their files are gone.
+    is_known = "total-records" in found and not any(map(int, deleted))
+    rows = int(found["total-records"]) if is_known else None
+    return Snapshot(file, pa.schema([*_iceberg_type(schema)]), rows)
+
+
+def _metadata_file(session: Any, source: SourceTable) -> str:
+    try:
+        if source.catalog:
+            log = session.table(f"{source.sql_name}.metadata_log_entries")
+        else:
+            log = session.read.format(ICEBERG).load(f"{source.location}#metadata_log_entries")
+        found = log.orderBy(F.desc("timestamp"), F.desc("latest_sequence_number"))
+        return str(found.select("file").first()[0])
+    except (PySparkException, Py4JError) as error:
+        raise UnreachableError(f"the metadata of {source.name}") from error
+
+
+def _iceberg_type(of: Any) -> pa.DataType:
+    if isinstance(of, str):
+        found = _DECIMAL.fullmatch(of)
+        if found:
+            return pa.decimal128(int(found[1]), int(found[2]))
+        return pa.binary() if of.startswith("fixed[") else _OF_ICEBERG.get(of, _UNKNOWN)
+    if of["type"] == "list":
+        return pa.list_(_iceberg_type(of["element"]))
+    if of["type"] == "map":
+        return pa.map_(_iceberg_type(of["key"]), _iceberg_type(of["value"]))
+    return pa.struct([(each["name"], _iceberg_type(each["type"])) for each in of["fields"]])

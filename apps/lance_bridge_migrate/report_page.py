@@ -17,14 +17,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from lance_bridge.errors import invalid
+from lance_bridge.extras import require
 
-from ..plan import ItemType
-from ..record import State
-from .model import GENERATOR, ItemLine, Report
+from .plan import ItemType
+from .record import State
+from .report import GENERATOR, ItemLine, Report
+
+require("report", "jinja2")
+
+from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: E402 - the extra
+from markupsafe import Markup  # noqa: E402 - the same
 
 MAX_LINES: Final = 500
 """The maximum number of rows in each table of the page; JSON has all."""

@@ -16,8 +16,7 @@ from lance.namespace import DirectoryNamespace
 from lance_bridge.testing import ConformanceSuite, StatefulBounds, Target
 from lance_bridge.testing.cases import Storage
 
-from .directory_deviations import DEVIATIONS
-from .test_directory import DirectoryTarget
+from .test_directory import DEVIATIONS, DirectoryTarget
 
 pytestmark = pytest.mark.slow
 

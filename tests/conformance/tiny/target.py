@@ -16,8 +16,18 @@ from lance_bridge.locations import for_lance
 from lance_bridge.testing import Faults, HeldChange, Neighbour, RawEntry, Target
 
 from ..faulty_servers import AnsweredFaults
-from .adapter import SERVERS, TinyConfig, TinyNamespace
-from .server import CHANGES, PAGE, ConnectionLost, Json, NoAnswerInTime, ServerError, TinyServer
+from .adapter import (
+    CHANGES,
+    PAGE,
+    SERVERS,
+    ConnectionLost,
+    Json,
+    NoAnswerInTime,
+    ServerError,
+    TinyConfig,
+    TinyNamespace,
+    TinyServer,
+)
 
 _TOKEN = "a very secret token"
 Request = Callable[[str, Json], None]

@@ -1,23 +1,33 @@
-"""The program: its groups of commands, one per module, and the conformance kit as a command."""
+"""The program: its groups of commands, and its commands without a group.
+
+A group is imported when one of its commands is used, not to list them: the libraries that the
+commands use take seconds to import; ``lance-bridge --help`` and the completion of a group's name
+need none of them. Other packages add commands with entry points of the group
+``lance_bridge.commands``, which have the command's name and refer to a `typer.Typer` or to the
+function of one command.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import logging
+from collections.abc import MutableMapping
+from functools import cached_property
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 
-from .common import catalog_names, exit_on_error
-from .groups import ProgramGroup, imported_app
-from .output import color_system, log_messages
+from .arguments import catalog_names, exit_on_error, usage_error
+from .output import color_system, log_messages, printable
 
-if color_system() is None:
-    # With NO_COLOR, rich still prints bold letters in help. Importing rich_utils takes a tenth of a
-    # second, and completion does not need it.
-    from typer import rich_utils
+ENTRY_POINTS = "lance_bridge.commands"
+JARS = "lance_bridge.jars"
+"""The group of entry points that return a jar's path: see `lance_bridge_spark.jvm.jar`."""
 
-    rich_utils.COLOR_SYSTEM = None
+logger = logging.getLogger(__name__)
+
 
 GROUPS = (
     ("catalogs", "catalogs", "Catalogs: list and test them, and list their properties."),
@@ -26,9 +36,108 @@ GROUPS = (
     ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
     ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
-    ("spark", "spark", "Spark: paths for its configuration."),
 )
 """Groups: name, module and summary."""
+QUICKSTART = """\
+import lance
+import lance_bridge
+import pyarrow as pa
+
+ns = lance_bridge.connect("dir", {{"root": {root!r}}})
+schema = pa.schema({{"id": pa.int64(), "title": pa.string(), "vector": pa.list_(pa.float32(), 2)}})
+rows = [
+    {{"id": 1, "title": "Metropolis", "vector": [0.0, 1.0]}},
+    {{"id": 2, "title": "M", "vector": [1.0, 0.0]}},
+    {{"id": 3, "title": "Faust", "vector": [1.0, 1.0]}},
+]
+table = pa.Table.from_pylist(rows, schema)
+lance.write_dataset(table, namespace_client=ns, table_id=["films"])
+
+films = lance.dataset(namespace_client=ns, table_id=["films"])
+print(films.to_table(columns=["title"], filter="id > 1").to_pylist())
+nearest = {{"column": "vector", "q": [0.9, 0.1], "k": 1}}
+print(films.to_table(columns=["title", "_distance"], nearest=nearest)["title"].to_pylist())
+"""
+AFTER_QUICKSTART = """\
+The table is in {root}. To use a catalog in place of a directory, change one line:
+
+    lance_bridge.connect("hive", {{"uri": "thrift://metastore:9083"}})
+    lance_bridge.connect("glue", {{"region": "eu-central-1", "root": "s3://lake/tables"}})
+    lance_bridge.connect("unity", {{"host": "http://unity:8080", "catalog": "lake"}})
+
+and put the database first in the table's identifier: ["sales", "films"]."""
+
+if color_system() is None:
+    # With NO_COLOR, rich still prints bold letters in help. Importing rich_utils takes a tenth of a
+    # second, and completion does not need it.
+    from typer import rich_utils
+
+    rich_utils.COLOR_SYSTEM = None
+
+
+class ImportedGroup(TyperGroup):
+    """A group that imports its module when its commands are first needed."""
+
+    module: ClassVar[str]
+    _imported: MutableMapping[str, Any] | None = None
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        if self._imported is None:
+            group = typer.main.get_group(import_module(self.module).app)
+            self._imported = group.commands
+        return self._imported
+
+    @commands.setter
+    def commands(self, _none: MutableMapping[str, Any]) -> None:
+        """Ignore typer's initial value, which has no commands."""
+
+
+def imported_app(module: str, summary: str) -> typer.Typer:
+    """Return the commands in ``app`` of a module, without importing it yet."""
+    group = type("Group", (ImportedGroup,), {"module": module})
+    return typer.Typer(cls=group, help=summary, no_args_is_help=True)
+
+
+class ProgramGroup(TyperGroup):
+    """All commands: of this package, and of entry points, which are loaded when first used."""
+
+    @cached_property
+    def _entry_points(self) -> dict[str, metadata.EntryPoint]:
+        return {each.name: each for each in metadata.entry_points(group=ENTRY_POINTS)}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names, without loading entry points."""
+        own = super().list_commands(ctx)
+        return own + sorted(self._entry_points.keys() - set(own))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if it does not exist or cannot be imported."""
+        point = self._entry_points.get(cmd_name)
+        if cmd_name not in self.commands and point is not None:
+            try:
+                self.commands[cmd_name] = _load_command(point)
+            except (ImportError, AttributeError) as error:
+                logger.warning(
+                    "no command '%s': %s cannot be loaded: %s", point.name, point.value, error
+                )
+        return super().get_command(ctx, cmd_name)
+
+
+def _load_command(point: metadata.EntryPoint) -> Any:
+    loaded = point.load()
+    if isinstance(loaded, typer.Typer):
+        command: Any = typer.main.get_group(loaded)
+    else:
+        app = typer.Typer(add_completion=False)
+        app.command(point.name)(loaded)
+        command = typer.main.get_command(app)
+    command.name = point.name
+    return command
+
+
+# -- commands --------------------------------------------------------------------------------------
+
 
 app = typer.Typer(
     name="lance-bridge",
@@ -39,11 +148,13 @@ app = typer.Typer(
 )
 for _name, _module, _summary in GROUPS:
     app.add_typer(imported_app(f"{__package__}.{_module}", _summary), name=_name)
+spark = typer.Typer(help="Spark: paths for its configuration.", no_args_is_help=True)
+app.add_typer(spark, name="spark")
 
 
 def _print_version(*, requested: bool) -> None:
     if requested:
-        typer.echo(f"lance-bridge {version('lance-bridge')}")
+        typer.echo(f"lance-bridge {metadata.version('lance-bridge')}")
         raise typer.Exit
 
 
@@ -78,9 +189,14 @@ def quickstart(
 
     Example: lance-bridge quickstart
     """
-    from .quickstart import run  # noqa: PLC0415 - its imports take seconds
-
-    run(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise usage_error(f"{directory} is not an empty directory: choose another one")
+    root = str(directory.absolute())
+    program = QUICKSTART.format(root=root)
+    typer.echo(printable(f"Running this program:\n\n{program}\nOutput:\n"))
+    with exit_on_error():
+        exec(compile(program, "quickstart", "exec"), {"__name__": "__main__"})
+    typer.echo(printable(f"\n{AFTER_QUICKSTART.format(root=root)}"))
 
 
 # Options are passed on unchanged, including --help.
@@ -99,3 +215,14 @@ def check(
     from lance_bridge.testing import command  # noqa: PLC0415 - pytest may be missing
 
     raise typer.Exit(command.run(given, program))
+
+
+@spark.command()
+def jar() -> None:
+    """Print the path of the jar of the SQL catalog, for `spark.jars`.
+
+    Example: lance-bridge spark jar
+    """
+    with exit_on_error():
+        [point] = metadata.entry_points(group=JARS, name="spark")
+        typer.echo(point.load()())

@@ -14,7 +14,14 @@ from _lance_bridge_names import catalogs
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import CatalogName, OutputOption, Properties, connected, exit_on_error, require_catalog
+from .arguments import (
+    CatalogName,
+    OutputOption,
+    Properties,
+    connected,
+    exit_on_error,
+    require_catalog,
+)
 from .output import (
     UNLIMITED,
     Output,

@@ -15,7 +15,7 @@ import lance_bridge
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import OutputOption, configured_names, exit_on_error, usage_error
+from .arguments import OutputOption, configured_names, exit_on_error, usage_error
 from .output import (
     Output,
     RowsOption,

@@ -13,7 +13,7 @@ import typer
 from lance_bridge.dataset import SMALL_FRAGMENT
 
 from . import api
-from .common import (
+from .arguments import (
     CatalogName,
     OutputOption,
     Properties,

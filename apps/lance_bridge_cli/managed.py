@@ -10,7 +10,7 @@ import typer
 
 from lance_bridge.exit_codes import FAILED, FOUND
 
-from .common import (
+from .arguments import (
     CatalogName,
     OutputOption,
     Properties,

@@ -9,7 +9,7 @@ import typer
 from lance_bridge.names import written
 
 from . import api
-from .common import (
+from .arguments import (
     CatalogName,
     Limit,
     NamespaceName,

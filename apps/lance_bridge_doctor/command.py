@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from lance_bridge.exit_codes import FOUND
-from lance_bridge_cli.common import (
+from lance_bridge_cli.arguments import (
     CatalogName,
     OutputOption,
     PageToken,

@@ -11,7 +11,7 @@ import typer
 import lance_bridge
 from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import first_names, written
-from lance_bridge_cli.common import (
+from lance_bridge_cli.arguments import (
     CatalogName,
     OutputOption,
     Properties,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lance_bridge_cli.common import usage_error
+from lance_bridge_cli.arguments import usage_error
 
 from .releases import RELEASES
 

@@ -25,8 +25,7 @@ from servers.processes import free_port, wait_until
 
 import lance_bridge
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.app import GROUPS, app
-from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
+from lance_bridge_cli.app import ENTRY_POINTS, GROUPS, ProgramGroup, app
 
 from .conftest import Lake
 from .program import (
@@ -110,6 +109,7 @@ def test_help_imports_no_heavy_library() -> None:
         "migrate verify --help",
         "maintain compact --help",
         "config set --help",
+        "spark --help",
     ]
     found = in_turn(*((line.split(), {}) for line in lines))
     for line, (code, printed, imported) in zip(lines, found, strict=True):

@@ -25,7 +25,7 @@ from server.ui.browsers import HtmlPage
 from lance_bridge.arrow_values import to_values
 from lance_bridge.testing.calls import ipc
 from lance_bridge.values import to_json_value
-from lance_bridge_cli import table_contents
+from lance_bridge_cli import tables
 from lance_bridge_server.access.authorizer import AllowAll
 
 pytestmark = [
@@ -137,7 +137,7 @@ def _command_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def connected(*_: Any) -> Iterator[Any]:
         yield place.namespace
 
-    monkeypatch.setattr(table_contents, "connected_or_federated", connected)
+    monkeypatch.setattr(tables, "connected_or_federated", connected)
 
 
 def content(table: pa.Table) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from lance_bridge.user_files import MIGRATIONS, default_directory
-from lance_bridge_cli.common import OutputOption, Properties, parse_name, usage_error
+from lance_bridge_cli.arguments import OutputOption, Properties, parse_name, usage_error
 from lance_bridge_cli.output import Output
 
 from ..levels import Level

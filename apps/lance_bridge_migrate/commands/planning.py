@@ -13,7 +13,7 @@ import typer
 import yaml
 
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.common import (
+from lance_bridge_cli.arguments import (
     CatalogName,
     connected,
     exit_on_error,

@@ -14,7 +14,7 @@ import typer
 import lance_bridge_migrate as migrations
 from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
 from lance_bridge.redaction import redact
-from lance_bridge_cli.common import OutputOption, exit_on_error, parse_key_values
+from lance_bridge_cli.arguments import OutputOption, exit_on_error, parse_key_values
 from lance_bridge_cli.output import (
     Output,
     RowsOption,

@@ -11,7 +11,7 @@ import typer
 
 from lance_bridge.exit_codes import FAILED
 from lance_bridge_cli import api
-from lance_bridge_cli.common import OutputOption, exit_on_error, usage_error
+from lance_bridge_cli.arguments import OutputOption, exit_on_error, usage_error
 from lance_bridge_cli.output import Output, make_table, message, print_parts
 
 from ..signals import record_reloads

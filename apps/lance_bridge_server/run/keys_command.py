@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lance_bridge_cli.common import OutputOption, exit_on_error, parse_duration
+from lance_bridge_cli.arguments import OutputOption, exit_on_error, parse_duration
 from lance_bridge_cli.output import Output, RowsOption, RowsOutput, print_list, print_result
 
 _COLUMNS = ("id", "name", "groups", "created", "expires", "state")

@@ -1,4 +1,7 @@
-"""What commands share: options, names with completion, and errors."""
+"""Arguments that commands share: their options, completion and parsing, and the catalog they name.
+
+A mistake in an argument, and an error of the catalog, end the command with one message.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ from . import api
 from .output import Output, message, printable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lance_bridge import LanceBridgeNamespace
     from lance_bridge.table import Table
 
@@ -37,9 +38,8 @@ _SECONDS = 5
 
 def catalog_names(incomplete: str) -> list[str]:
     """Return the matching catalogs that are installed or configured."""
-    return sorted(
-        {name for name in (*catalogs(), *configured_names("")) if name.startswith(incomplete)}
-    )
+    installed = {each for each in catalogs() if each.startswith(incomplete)}
+    return sorted(installed.union(configured_names(incomplete)))
 
 
 def configured_names(incomplete: str) -> list[str]:
@@ -168,34 +168,27 @@ def exit_on_error() -> Iterator[None]:
 
 
 @contextmanager
-def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
-    """Connect to a catalog; exit with a message if connecting or the block fails."""
-    require_catalog(catalog)
-    with _connection(catalog, properties) as namespace:
-        assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
-        yield namespace
-
-
-@contextmanager
 def connected_or_federated(
-    catalog: str, properties: Sequence[str] | None
+    catalog: str, properties: Sequence[str] | None, *, or_federation: bool = True
 ) -> Iterator[api.LanceNamespace]:
     """Connect to a catalog or a federation, for commands that need only the namespace API.
 
-    Both also have ``query_table_reader``.
+    Both also have ``query_table_reader``. If connecting or the block fails, exit with a message.
     """
-    require_catalog(catalog, or_federation=True)
-    with _connection(catalog, properties) as namespace:
-        yield namespace
+    require_catalog(catalog, or_federation=or_federation)
+    given = parse_key_values(properties)
+    with exit_on_error():
+        connection: Any = lance_bridge.connect(catalog, given)
+        with connection as namespace:
+            yield namespace
 
 
 @contextmanager
-def _connection(catalog: str, properties: Sequence[str] | None) -> Iterator[api.LanceNamespace]:
-    given = parse_key_values(properties)
-    with exit_on_error():
-        namespace: Any = lance_bridge.connect(catalog, given)
-        with namespace:
-            yield namespace
+def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
+    """Connect to a catalog, like `connected_or_federated`; exit if it is a federation."""
+    with connected_or_federated(catalog, properties, or_federation=False) as namespace:
+        assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
+        yield namespace
 
 
 def require_catalog(name: str, *, or_federation: bool = False) -> None:
@@ -221,14 +214,6 @@ def require_catalog(name: str, *, or_federation: bool = False) -> None:
 def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     """Return a table, with 1 catalog call."""
     return namespace.tables.load(namespace.tables.path_of(names))
-
-
-def read_rows(
-    namespace: api.LanceNamespace, request: api.QueryTableRequest
-) -> pa.RecordBatchReader:
-    """Run a query on a namespace of `connected_or_federated`; return a reader of the rows."""
-    reader: pa.RecordBatchReader = namespace.query_table_reader(request)  # type: ignore[attr-defined]  # not in the API
-    return reader
 
 
 def parse_key_values(given: Sequence[str] | None, option: str = "--property") -> dict[str, str]:

@@ -5,15 +5,14 @@ them as `merge_into` does. `address_in` and `find_table` find tables; `build_ind
 """
 
 from .addresses import TableAddress
-from .functions.rows.change import Snapshot, TransactionSpec, apply_change
-from .functions.rows.merge import Clauses, Delete, Insert, Merge, Update
+from .functions.change import Snapshot, TransactionSpec, apply_change
+from .functions.merge import Clauses, Delete, Insert, Merge, Update
 from .jobs.engine import address_in
 from .jobs.indexing import build_index, index_request
 from .jobs.tasks import RESULTS_DDL, spark_failures, unpack, write_rows
 from .lookup import find_table
 from .source.arrays import ToLance, to_spark
-from .source.options import WriteOptions
-from .source.requests import APPEND, Write, load
+from .source.options import APPEND, Write, WriteOptions, load
 from .source.writer import Commit, Job, Target, Written, fragments_of
 
 __all__ = [

@@ -25,7 +25,7 @@ from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark import schemas
 from lance_bridge_spark.source import options
-from lance_bridge_spark.source.table_changes import FAIL
+from lance_bridge_spark.source.streams import FAIL
 from lance_bridge_spark.source.worker_calls import condition
 
 from .spark_snippets import run

@@ -44,8 +44,8 @@ from lance_bridge_spark.functions import (
     merge_into,
     update,
 )
-from lance_bridge_spark.functions.rows.change import Outcome, Snapshot, build_operation
-from lance_bridge_spark.functions.rows.tasks import Kind
+from lance_bridge_spark.functions.change import Outcome, Snapshot, build_operation
+from lance_bridge_spark.functions.change_tasks import Kind
 from lance_bridge_spark.lookup import find_table
 
 from .row_tables import DoubledMatchError, Row, made, merged, numbered, ordered, rows_of, version_of

@@ -28,7 +28,7 @@ from servers.http_proxy import Fault, HttpProxy, Request
 
 from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress, catalogs_of
 from lance_bridge_spark.channel import Channel
-from lance_bridge_spark.source import pyfiles, scan_service, with_catalogs
+from lance_bridge_spark.source import scan_service, with_catalogs, worker_calls
 from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.source.writer import Target
 from lance_bridge_spark.sql import driver_service
@@ -332,7 +332,7 @@ def written(path: Path, **modules: str) -> str:
 def test_modules_of_an_archive_are_found_and_found_again_when_it_changes(tmp_path: Path) -> None:
     path = written(tmp_path / "a.zip", one="x = 1")
     finders: dict[str, Any] = {path: zipimport.zipimporter(path), str(tmp_path): None}
-    pyfiles.cache_zip_importers(finders)
+    worker_calls.cache_zip_importers(finders)
     finder = finders[path]
     assert finders[str(tmp_path)] is None
     assert finder.find_spec("one") is not None
@@ -351,7 +351,7 @@ def test_modules_of_an_archive_are_found_and_found_again_when_it_changes(tmp_pat
 def test_an_archive_that_is_as_it_was_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finder = pyfiles.CachedZipImporter(written(tmp_path / "a.zip", one="x = 1"))
+    finder = worker_calls.CachedZipImporter(written(tmp_path / "a.zip", one="x = 1"))
     reads = []
     monkeypatch.setattr(
         zipimport.zipimporter, "invalidate_caches", lambda self: reads.append(self.archive)
@@ -371,12 +371,12 @@ def test_only_workers_of_spark_are_changed(monkeypatch: pytest.MonkeyPatch, tmp_
     assert importlib.import_module("in_archive").x == 1
     monkeypatch.delitem(sys.modules, "in_archive")
     monkeypatch.delitem(sys.modules, "pyspark.worker_util", raising=False)
-    pyfiles.cache_zip_importers_in_worker()
+    worker_calls.cache_zip_importers_in_worker()
     assert type(sys.path_importer_cache[path]) is zipimport.zipimporter
 
     monkeypatch.setitem(sys.modules, "pyspark.worker_util", sys)
-    pyfiles.cache_zip_importers_in_worker()
-    assert type(sys.path_importer_cache[path]) is pyfiles.CachedZipImporter
+    worker_calls.cache_zip_importers_in_worker()
+    assert type(sys.path_importer_cache[path]) is worker_calls.CachedZipImporter
     assert importlib.import_module("in_archive").x == 1
 
 

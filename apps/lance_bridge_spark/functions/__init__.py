@@ -1,11 +1,11 @@
 """Functions that do what SQL statements do, over the data source; they need no jar."""
 
 from .batch_search import nearest_batch
+from .change import Changed
 from .filters import Condition, col
+from .merge import Delete, Insert, Update, merge_into
 from .reading import count, full_text, nearest, read, restore, take, version_at, versions
-from .rows.change import Changed
-from .rows.merge import Delete, Insert, Update, merge_into
-from .rows.updates import delete, update
+from .updates import delete, update
 from .writing import write
 
 __all__ = [

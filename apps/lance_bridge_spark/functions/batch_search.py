@@ -36,9 +36,9 @@ from ..addresses import Access
 from ..schemas import ROW_ID, batch_schema
 from ..source import arrays, planning
 from ..source.options import DISTANCE
+from .change import Snapshot
 from .filters import Condition, sql_of
 from .reading import DEFAULT_K
-from .rows.change import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

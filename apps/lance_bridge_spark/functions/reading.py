@@ -24,11 +24,12 @@ from lance_bridge.requests import LATEST, Ref
 from ..addresses import address_of
 from ..lookup import find_table
 from ..schemas import batch_schema, spark_schema
-from ..source import arrays, requests
+from ..source import arrays
+from ..source.options import load
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
+from .change import Snapshot
 from .filters import Condition, sql_of
-from .rows.change import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +79,7 @@ def read(
         "with_row_id": with_row_id or None,
         **options,
     }
-    return requests.load(spark, address_of(spark, table), texts(given))
+    return load(spark, address_of(spark, table), texts(given))
 
 
 def texts(options: dict[str, Any]) -> dict[str, str]:

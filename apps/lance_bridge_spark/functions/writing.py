@@ -14,8 +14,7 @@ from lance_bridge.errors import invalid
 from ..addresses import address_of
 from ..lookup import create_table
 from ..schemas import new_schema, nullable
-from ..source.options import Options
-from ..source.requests import FORMAT, address_options
+from ..source.options import FORMAT, Options, address_options
 from .reading import texts
 
 if TYPE_CHECKING:

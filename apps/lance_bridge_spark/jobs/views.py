@@ -26,7 +26,7 @@ from lance_bridge.requests import Ref
 from ..addresses import TableAddress, address_of, catalogs_of
 from ..lookup import create_table, find_table
 from ..schemas import new_schema, spark_schema
-from ..source import requests
+from ..source.options import FORMAT, SCAN_OPTION, load
 from ..source.writer import NO_FRAGMENT, Target, fragments_of
 from .tasks import (
     RESULTS_DDL,
@@ -101,7 +101,7 @@ def find_sources(spark: Any, query: str, versions: Mapping[str, int] | None = No
 
 def _address(spark: Any, name: str) -> TableAddress | None:
     first, *rest = parts_of(name)
-    if first == requests.FORMAT and len(rest) == 1 and "/" in rest[0]:
+    if first == FORMAT and len(rest) == 1 and "/" in rest[0]:
         return TableAddress(location=rest[0])
     if first in catalogs_of(spark) or first in named_catalogs():
         return address_of(spark, name)
@@ -146,7 +146,7 @@ def _load_source(spark: Any, query: str, source: Source, parts: Sequence[Part] |
 
 def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
     scan = {"version": part.version, "fragments": part.fragments}
-    return requests.load(spark, address, {requests.SCAN: json.dumps(scan)}, schema)
+    return load(spark, address, {SCAN_OPTION: json.dumps(scan)}, schema)
 
 
 def appended_since(source: Source, since: int) -> list[Part] | None:

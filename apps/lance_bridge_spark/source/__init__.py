@@ -1,7 +1,7 @@
 """The data source `lance` for Spark: Lance tables by name or location, in pure Python."""
 
 from .datasource import LanceSource, with_catalogs
-from .pyfiles import cache_zip_importers_in_worker
+from .worker_calls import cache_zip_importers_in_worker
 
 cache_zip_importers_in_worker()
 

@@ -24,10 +24,23 @@ from lance_bridge.requests import Ref
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
-from . import requests, schema_compat
-from .options import Options, ReadOptions, Search, WriteOptions, search_of
+from . import schema_compat
+from .options import (
+    APPEND,
+    FORMAT,
+    OVERWRITE,
+    STAGE,
+    Options,
+    ReadOptions,
+    Scan,
+    Search,
+    Write,
+    WriteOptions,
+    scan_of,
+    search_of,
+    write_of,
+)
 from .reading import LanceReader, Reading
-from .requests import Scan, Write
 from .streams import LanceStreamReader, LanceStreamWriter, Limit, Stream, reading_of
 from .worker_calls import spark_call
 from .writer import Job, LanceWriter, StagedWriter
@@ -50,7 +63,7 @@ class LanceSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return requests.FORMAT
+        return FORMAT
 
     def schema(self) -> StructType:
         """Return the table's columns as Spark types."""
@@ -67,7 +80,7 @@ class LanceSource(DataSource):
         with spark_call():
             options = self._options()
             read = options.reading()
-            scan = requests.scan_of(self.options)
+            scan = scan_of(self.options)
             if self._pinned is not None and scan is None:
                 access, search = self._pinned
                 dataset = access.open()
@@ -113,7 +126,7 @@ class LanceSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with spark_call():
             address, write, writing = self._parse_write(overwrite)
-            if write.mode == requests.STAGE:
+            if write.mode == STAGE:
                 return StagedWriter(address, schema, write, writing)
             return LanceWriter(Job(address, schema, write, writing))
 
@@ -126,10 +139,10 @@ class LanceSource(DataSource):
     def _parse_write(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
         options = self._options()
         writing = options.writing()
-        mode = requests.OVERWRITE if overwrite else requests.APPEND
-        asked = requests.write_of(self.options) or Write(mode)
+        mode = OVERWRITE if overwrite else APPEND
+        asked = write_of(self.options) or Write(mode)
         if writing.branch is not None:
-            if asked.mode not in (requests.APPEND, requests.OVERWRITE):
+            if asked.mode not in (APPEND, OVERWRITE):
                 raise invalid("Option 'branch' is for rows that are appended or overwritten")
             asked = replace(asked, branch=writing.branch)
         return options.address(), asked, writing

@@ -1,6 +1,6 @@
-"""The options of the data source for users: their names, and how to parse them.
+"""The options of the data source: names, values and errors.
 
-Spark passes their names in lower case, so they are matched case-insensitively.
+Users write the ones. The SQL catalog passes the others, as JSON, and they are not for users.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,188 @@ from lance_bridge.config import STORAGE_PREFIX, named_catalogs
 from lance_bridge.dataset import parse_full_text, parse_nearest
 from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
+from lance_bridge.records import TableRecord
 
 from ..addresses import CATALOG_SETTINGS, CatalogAddress, TableAddress
-from . import requests
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
     from ..spark_tables import SparkTable
+
+# -- options of the SQL catalog --------------------------------------------------------------------
+
+
+FORMAT = "lance"
+SQL_PREFIX = "lance_bridge."
+CATALOG_OPTION = "lance_bridge.secret.catalog"
+"""{"name": …, "properties": {…}}; Spark redacts options with this word in their name."""
+TABLE_OPTION = "lance_bridge.table"
+SCAN_OPTION = "lance_bridge.scan"
+WRITE_OPTION = "lance_bridge.write"
+ENTRY_OPTION = "lance_bridge.secret.entry"
+"""The entry of the table to write to, as loaded by the statement."""
+
+APPEND = "append"
+OVERWRITE = "overwrite"
+REPLACE_FRAGMENTS = "replace_fragments"
+STAGE = "stage"
+MODES = (APPEND, OVERWRITE, REPLACE_FRAGMENTS, STAGE)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A partial aggregate: its function, and its column (None to count rows)."""
+
+    function: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column that rows are sorted by."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What to read from a table, besides the columns."""
+
+    version: int | None = None
+    branch: str | None = None
+    filter: str | None = None
+    limit: int | None = None
+    """The maximum number of rows of each task, or with an offset, of all tasks together."""
+    offset: int | None = None
+    """How many rows to skip, in storage order."""
+    order: tuple[SortKey, ...] = ()
+    """The keys that each task sorts by, to return its first `limit` rows."""
+    fragments: tuple[int, ...] | None = None
+    aggregate: tuple[Aggregate, ...] | None = None
+    groups: tuple[str, ...] = ()
+    """The columns that aggregates are grouped by."""
+    parallelism: int | None = None
+    """How many tasks can run concurrently, if known."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """How to write to a table."""
+
+    mode: str = APPEND
+    version: int | None = None
+    """The version that was read: later changes of other writers must not be lost."""
+    branch: str | None = None
+    fragments: tuple[int, ...] = ()
+    guard: bool = False
+    """Whether the rows depend on the whole table, so that any concurrent change is a conflict."""
+    stage: Mapping[str, Any] | None = None
+    """The stage of a table that is being created, as returned by the service."""
+    may_create: bool = True
+    """Whether to create a missing table; False for a statement, which has resolved its table."""
+    entry: TableRecord | None = field(default=None, repr=False)
+    """The table's entry, if the statement has loaded it."""
+
+
+def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
+    """Return the catalog that the SQL catalog names, or None."""
+    if CATALOG_OPTION not in options:
+        return None
+    fields = _json(options, CATALOG_OPTION)
+    return CatalogAddress(fields["name"], fields.get("properties") or {})
+
+
+def address_of(options: Mapping[str, str]) -> TableAddress | None:
+    """Return the table that the SQL catalog names, or None."""
+    if TABLE_OPTION not in options:
+        return None
+    return TableAddress(catalog_of(options), tuple(_json(options, TABLE_OPTION)))
+
+
+def scan_of(options: Mapping[str, str]) -> Scan | None:
+    """Return the scan that the SQL catalog requests, or None."""
+    if SCAN_OPTION not in options:
+        return None
+    fields = _json(options, SCAN_OPTION)
+    aggregate = fields.pop("aggregate", None)
+    fragments = fields.pop("fragments", None)
+    groups = fields.pop("groups", None) or ()
+    order = fields.pop("order", None) or ()
+    return Scan(
+        **fields,
+        groups=tuple(groups),
+        order=tuple(SortKey(**each) for each in order),
+        fragments=None if fragments is None else tuple(fragments),
+        aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
+    )
+
+
+def write_of(options: Mapping[str, str]) -> Write | None:
+    """Return the write that the SQL catalog requests, or None."""
+    if WRITE_OPTION not in options:
+        return None
+    fields = _json(options, WRITE_OPTION)
+    fragments = tuple(fields.get("fragments") or ())
+    entry = entry_from_json(_json(options, ENTRY_OPTION)) if ENTRY_OPTION in options else None
+    write = Write(**{**fields, "fragments": fragments, "may_create": False, "entry": entry})
+    if write.mode not in MODES:
+        raise invalid(f"Mode {write.mode!r} must be one of {', '.join(MODES)}")
+    return write
+
+
+def entry_to_json(record: TableRecord) -> dict[str, Any]:
+    """Return an entry as JSON for `entry_from_json`."""
+    return {**asdict(record), "columns": ()}
+
+
+def entry_from_json(fields: Mapping[str, Any]) -> TableRecord:
+    """Return the entry that `entry_to_json` wrote."""
+    link = fields["link_path"]
+    paths = {"path": tuple(fields["path"]), "link_path": None if link is None else tuple(link)}
+    others = tuple(fields["other_locations"])
+    return TableRecord(**{**fields, **paths, "other_locations": others, "columns": ()})
+
+
+def _json(options: Mapping[str, str], key: str) -> Any:
+    try:
+        return json.loads(options[key])
+    except (KeyError, ValueError) as error:
+        raise invalid(f"Option '{key}' is for the SQL catalog alone, and must be JSON") from error
+
+
+def load(
+    spark: Any,
+    address: TableAddress,
+    options: Mapping[str, str],
+    schema: StructType | None = None,
+) -> DataFrame:
+    """Return a table as a DataFrame of the data source."""
+    reader = spark.read.format(FORMAT).options(**address_options(address), **options)
+    frame: DataFrame = (reader if schema is None else reader.schema(schema)).load()
+    return frame
+
+
+def address_options(address: TableAddress) -> dict[str, str]:
+    """Return the options of the data source that name a table."""
+    if address.catalog is None:
+        storage = {f"storage.{key}": value for key, value in address.storage.items()}
+        return {"location": address.location, **storage}
+    catalog = {
+        "name": address.catalog.name,
+        "properties": dict(address.catalog.properties),
+    }
+    return {
+        CATALOG_OPTION: json.dumps(catalog),
+        TABLE_OPTION: json.dumps(list(address.path)),
+    }
+
+
+# -- options of users ------------------------------------------------------------------------------
+
 
 VECTOR_PREFIX = "vector."
 BATCH_ROWS = 8192
@@ -51,7 +227,7 @@ _SPARKS = ("checkpointlocation", "queryname", "truncate", "partitionoverwritemod
 _EVOLUTION = "mergeschema"
 """An option of other formats."""
 KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
-_PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, requests.PREFIX)
+_PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, SQL_PREFIX)
 
 
 def whole_number(what: str, text: str, least: int = 1, most: int = 2**63 - 1) -> int:
@@ -154,7 +330,7 @@ class Options:
         Raises:
             InvalidInputError: (13) no table is named, or its catalog is unknown.
         """
-        asked = requests.address_of(self._given)
+        asked = address_of(self._given)
         if asked is not None:
             return asked
         name = self._name()
@@ -192,7 +368,7 @@ class Options:
 
     def _properties(self) -> dict[str, str]:
         own = {*KNOWN, *_SPARKS}
-        prefixes = (VECTOR_PREFIX, requests.PREFIX)
+        prefixes = (VECTOR_PREFIX, SQL_PREFIX)
         return {
             key: value
             for key, value in self._given.items()

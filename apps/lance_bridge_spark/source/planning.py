@@ -17,8 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from lance_bridge.dataset import translate_query_errors
 from lance_bridge.errors import invalid
 
-from .options import BATCH_ROWS, TASK_BYTES, Search
-from .requests import Aggregate
+from .options import BATCH_ROWS, TASK_BYTES, Aggregate, Search
 
 # -- partitions ------------------------------------------------------------------------------------
 

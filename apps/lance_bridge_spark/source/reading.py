@@ -18,9 +18,8 @@ from lance_bridge.dataset import in_brackets, translate_query_errors
 from ..addresses import Access
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema
 from . import arrays, planning
-from .options import BATCH_ROWS, ReadOptions, Search
+from .options import BATCH_ROWS, Aggregate, ReadOptions, Scan, Search
 from .planning import Fragments, columns_of, partial_aggregates, partial_by_group
-from .requests import Aggregate, Scan
 from .worker_calls import spark_call
 
 # -- scans -----------------------------------------------------------------------------------------

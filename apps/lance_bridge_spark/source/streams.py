@@ -6,6 +6,9 @@ them it is the next version, so that versions that were read can be cleaned up. 
 
 Version numbers repeat in a table that is dropped and created again, so an offset also has the
 identifier of the table's entry.
+
+A batch that is written is one commit, whose transaction names the query and the batch, so that a
+batch that Spark repeats is written once.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import lance
 import pyarrow as pa
+from lance.fragment import FragmentMetadata
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
     ServiceUnavailableError,
+    TableVersionNotFoundError,
 )
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -35,22 +41,163 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
-from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_datasets import keeps_rows, transaction_at
 from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress
 from ..lookup import find_table
 from . import planning
-from .options import Options, ReadOptions, WriteOptions, whole_number
-from .planning import Fragments
+from .options import Options, ReadOptions, Scan, Write, WriteOptions, whole_number
+from .planning import Fragments, rows_of
 from .reading import Reading
-from .requests import Scan, Write
-from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
 from .worker_calls import spark_call
 from .writer import Job, Written, fragments_of
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
+
+logger = logging.getLogger(__name__)
+
+# -- new rows of versions --------------------------------------------------------------------------
+
+
+FAIL, SKIP = "fail", "skip"
+ON_CHANGE = (FAIL, SKIP)
+"""What a stream does at a version that changes or deletes rows: fail, or skip it."""
+
+
+Added = list[tuple[int, int]]
+"""The ids and numbers of rows of a version's new fragments."""
+
+
+class TableChanges:
+    """The new fragments of the versions of one branch of a table, cached by version."""
+
+    def __init__(self, name: str, on_change: str) -> None:
+        """Initialize an empty cache.
+
+        Args:
+            name: The table's name in messages.
+        """
+        self._name = name
+        self._on_change = on_change
+        self._known: dict[int, Added] = {}
+
+    def snapshot(self, dataset: lance.LanceDataset, version: int) -> Added:
+        """Return all fragments of a version.
+
+        Raises:
+            TableVersionNotFoundError: (11) the version was cleaned up.
+        """
+        return rows_of(self._checkout(dataset, version))
+
+    def of(self, dataset: lance.LanceDataset, version: int) -> Added:
+        """Return the fragments that a version adds.
+
+        Raises:
+            ConcurrentModificationError: (14) it changes or deletes rows, and `FAIL` is set.
+            TableVersionNotFoundError: (11) the version or the previous one was cleaned up.
+        """
+        if version not in self._known:
+            self._known[version] = self._find_added(dataset, version)
+        return self._known[version]
+
+    def _find_added(self, dataset: lance.LanceDataset, version: int) -> Added:
+        now = self._checkout(dataset, version)
+        if version == 1:
+            return rows_of(now)
+        operation = self._operation(now, version)
+        if isinstance(operation, lance.LanceOperation.Append):
+            # New fragments have the highest ids, so that the previous version may be missing.
+            there = sorted(rows_of(now))
+            return there[len(there) - len(list(operation.fragments)) :]
+        if keeps_rows(operation):
+            return []
+        previous = self._checkout(dataset, version - 1)
+        if _keeps_values(previous, now):
+            before = {each.fragment_id for each in previous.get_fragments()}
+            return [each for each in rows_of(now) if each[0] not in before]
+        if self._on_change == SKIP:
+            return []
+        raise ConcurrentModificationError(
+            f"Version {version} of table '{self._name}' changes or deletes rows "
+            f"({type(operation).__name__}), and a stream reads rows that are appended: set the "
+            f"option on_change to {SKIP} to skip such versions, or start again at a later "
+            "start_version"
+        )
+
+    def _operation(self, dataset: lance.LanceDataset, version: int) -> Any:
+        with translate_lance_errors(f"Version {version} of table '{self._name}' could not be read"):
+            transaction = transaction_at(dataset, version)
+        return None if transaction is None else transaction.operation
+
+    def _checkout(self, dataset: lance.LanceDataset, version: int) -> lance.LanceDataset:
+        if version == dataset.version:
+            return dataset
+        try:
+            return dataset.checkout_version(version)
+        except LANCE_ERRORS as error:
+            with translate_lance_errors(f"The versions of table '{self._name}' could not be read"):
+                known = {each["version"] for each in dataset.versions()}
+            if version in known:
+                raise
+            raise TableVersionNotFoundError(
+                f"Version {version} of table '{self._name}' was cleaned up or does not exist, and "
+                "the stream has not read it: start again at a later start_version, or keep "
+                "versions for longer"
+            ) from error
+
+
+def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
+    return {each.fragment_id: each.metadata for each in dataset.get_fragments()}
+
+
+def _keeps_values(before: lance.LanceDataset, after: lance.LanceDataset) -> bool:
+    """Return whether a version has all rows of the previous one, with the same values.
+
+    Columns may have been added or dropped. A column of another type has another field id.
+    """
+    fields, fields_after = _field_ids(before), _field_ids(after)
+    if any(fields_after.get(path, field) != field for path, field in fields.items()):
+        return False
+    kept = set(fields.values()) & set(fields_after.values())
+    fragments = _by_id(after)
+    return all(
+        _is_same(each, fragments.get(number), kept) for number, each in _by_id(before).items()
+    )
+
+
+def _is_same(before: FragmentMetadata, after: FragmentMetadata | None, fields: set[int]) -> bool:
+    """Return whether a fragment has the same rows, and the given fields in the same files.
+
+    A backfill of one column keeps the file with the old values for the other columns: only the
+    field id of that column moves to a new file.
+    """
+    if after is None or _deleted(before) != _deleted(after):
+        return False
+    return _files_by_field(before, fields) == _files_by_field(after, fields)
+
+
+def _field_ids(dataset: lance.LanceDataset) -> dict[tuple[str, ...], int]:
+    """Return the ids of all fields, including nested ones, by path."""
+    found: dict[tuple[str, ...], int] = {}
+    level: list[tuple[tuple[str, ...], Any]] = [((), dataset.lance_schema.fields())]
+    while level:
+        parent, fields = level.pop()
+        for field in fields:
+            path = (*parent, field.name())
+            found[path] = field.id()
+            level.append((path, field.children()))
+    return found
+
+
+def _files_by_field(fragment: FragmentMetadata, fields: set[int]) -> set[tuple[int, str]]:
+    return {(each, file.path) for file in fragment.files for each in file.fields if each in fields}
+
+
+def _deleted(fragment: FragmentMetadata) -> Any:
+    return fragment.deletion_file and str(fragment.deletion_file)
+
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -191,7 +338,7 @@ class Stream:
         end = start
         for version in range(start.version, latest + 1):
             done = start.fragments if version == start.version else 0
-            for index, (_, count) in enumerate(self.added(dataset, start, version).fragments):
+            for index, (_, count) in enumerate(self.added(dataset, start, version)):
                 if index < done:
                     continue
                 if fragments and limit.is_exceeded(rows + count, fragments + 1):
@@ -215,11 +362,11 @@ class Stream:
         table.access(dataset, branch=self.branch)
         # An end without fragments of its version is the end of the previous version.
         for version in range(start.version, end.version + bool(end.fragments)):
-            found = self.added(dataset, start, version).fragments
+            found = self.added(dataset, start, version)
             first = start.fragments if version == start.version else 0
             beyond = end.fragments if version == end.version else len(found)
             if found[first:beyond]:
-                yield version, list(found[first:beyond])
+                yield version, found[first:beyond]
 
 
 class LanceStreamReader(DataSourceStreamReader):
@@ -276,8 +423,6 @@ COMPACT_EVERY = "stream.compact_every"
 CLEAN_UP_AFTER_HOURS = "stream.clean_up_after_hours"
 """After each compaction, versions that are at least this old are deleted."""
 _MOST = 999_999
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

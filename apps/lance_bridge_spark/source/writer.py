@@ -45,9 +45,8 @@ from lance_bridge.storage import MAIN
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import create_table, find_table
 from ..schemas import new_schema, nullable
-from . import arrays, requests, schema_compat
-from .options import WriteOptions
-from .requests import Write
+from . import arrays, schema_compat
+from .options import OVERWRITE, REPLACE_FRAGMENTS, Write, WriteOptions
 from .worker_calls import spark_call
 
 if TYPE_CHECKING:
@@ -276,12 +275,12 @@ class Job:
         """
         self._write = replace(write, entry=None)  # tasks need none
         table, dataset = find_or_create(address, schema, write, options)
-        keeps = not (options.overwrite_schema and write.mode == requests.OVERWRITE)
+        keeps = not (options.overwrite_schema and write.mode == OVERWRITE)
         if keeps:
             schema_compat.require_vectors(dataset.schema, options.vectors, address.name)
             names = schema_compat.match_columns(schema, dataset.schema, address.name)
             self._schema = blobs.as_written(dataset.schema)
-            if write.mode == requests.OVERWRITE:
+            if write.mode == OVERWRITE:
                 blobs.refuse_overwrite(dataset.schema, address.name)
                 self._schema = dataset.schema
         else:
@@ -308,9 +307,9 @@ class Job:
 
     def operation(self, fragments: list[FragmentMetadata]) -> Any:
         """Return the operation that commits the new fragments."""
-        if self._write.mode == requests.OVERWRITE:
+        if self._write.mode == OVERWRITE:
             return lance.LanceOperation.Overwrite(self._schema, fragments)
-        if self._write.mode == requests.REPLACE_FRAGMENTS:
+        if self._write.mode == REPLACE_FRAGMENTS:
             return self._replacement(fragments)
         return lance.LanceOperation.Append(fragments)
 

@@ -30,8 +30,7 @@ from lance_bridge.tables import Tables
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS
-from ..source import requests
-from ..source.options import Options, ReadOptions
+from ..source.options import Options, ReadOptions, entry_to_json
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
 from . import columns, planning
@@ -133,7 +132,7 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
         or table.record.location,
         "properties": spark_properties(table),
         # Commits change the entry of a managed table.
-        "entry": requests.entry_to_json(table.record) if table.managed is None else None,
+        "entry": entry_to_json(table.record) if table.managed is None else None,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lance_bridge_spark.source import requests
+from lance_bridge_spark.source.options import CATALOG_OPTION, SQL_PREFIX, TABLE_OPTION
 from lance_bridge_spark.sql import service as sql_service
 
 from .service_requests import NAME, TABLE, Service
@@ -30,8 +30,8 @@ def call(
 
 def options(service: Service, **asked: dict[str, Any]) -> dict[str, str]:
     """Return the options of the data source for a use of ``TABLE``."""
-    texts: dict[str, Any] = {requests.CATALOG: service.address, requests.TABLE: TABLE}
-    texts.update({f"{requests.PREFIX}{key}": value for key, value in asked.items()})
+    texts: dict[str, Any] = {CATALOG_OPTION: service.address, TABLE_OPTION: TABLE}
+    texts.update({f"{SQL_PREFIX}{key}": value for key, value in asked.items()})
     return {key: json.dumps(value) for key, value in texts.items()}
 
 

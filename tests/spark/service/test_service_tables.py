@@ -18,7 +18,12 @@ from lance_bridge.catalog import LATEST, NamespaceWords, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed_state import State
 from lance_bridge.table import Table
-from lance_bridge_spark.source import requests
+from lance_bridge_spark.source.options import (
+    CATALOG_OPTION,
+    ENTRY_OPTION,
+    TABLE_OPTION,
+    WRITE_OPTION,
+)
 from lance_bridge_spark.source.worker_calls import LanceError
 
 from .. import source_helpers
@@ -203,12 +208,12 @@ def test_the_entry_of_a_table_that_its_catalog_manages_is_loaded_for_the_write(
 def write(service: Service, loaded: Mapping[str, Any], *ids: int, mode: str = "append") -> None:
     """Write rows to ``TABLE`` as a statement does that has loaded it."""
     options: dict[str, Any] = {
-        requests.CATALOG: service.address,
-        requests.TABLE: TABLE,
-        requests.WRITE: {"mode": mode},
+        CATALOG_OPTION: service.address,
+        TABLE_OPTION: TABLE,
+        WRITE_OPTION: {"mode": mode},
     }
     if loaded["entry"] is not None:
-        options[requests.ENTRY] = loaded["entry"]
+        options[ENTRY_OPTION] = loaded["entry"]
     source_helpers.write(options, pa.table({"id": pa.array(ids, pa.int64())}))
 
 
@@ -454,7 +459,7 @@ def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name
     location = service.create(TABLE)["properties"]["location"]
     rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
     writer, messages = source_helpers.begun(
-        {requests.CATALOG: service.address, requests.TABLE: TABLE}, rows
+        {CATALOG_OPTION: service.address, TABLE_OPTION: TABLE}, rows
     )
     service.ask("drop_table", table=TABLE, purge=False)
     assert service.create(TABLE)["properties"]["location"] == location

@@ -25,9 +25,9 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
-from ...schemas import ROW_ADDRESS, ROW_ID
-from ...source import arrays
-from ...source.writer import Target
+from ..schemas import ROW_ADDRESS, ROW_ID
+from ..source import arrays
+from ..source.writer import Target
 
 ACTION = "_lance_bridge_action"
 """The column with a row's action: an index into `Job.actions`."""

@@ -23,18 +23,18 @@ from lance_bridge.names import find_name
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import LATEST, Ref
 
-from ...addresses import Access, address_of
-from ...lookup import find_table
-from ...schemas import ROW_ID, require_distinct, require_writable, spark_schema
-from ...source import requests
-from ...source.writer import NO_FRAGMENT, Commit, Target, fragments_to_guard
-from . import tasks
-from .tasks import Action, Job, Kind
+from ..addresses import Access, address_of
+from ..lookup import find_table
+from ..schemas import ROW_ID, require_distinct, require_writable, spark_schema
+from ..source.options import SCAN_OPTION, load
+from ..source.writer import NO_FRAGMENT, Commit, Target, fragments_to_guard
+from . import change_tasks as tasks
+from .change_tasks import Action, Job, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ...spark_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 # -- snapshots -------------------------------------------------------------------------------------
 
@@ -134,8 +134,8 @@ class Snapshot:
         wanted = set(columns)
         fields = [each for each in self.types.fields if each.name in wanted]
         fields += [StructField(key, LongType(), nullable=False) for key in row_keys]
-        scan = {requests.SCAN: json.dumps({"version": self.version})}
-        return requests.load(self.spark, self.table.address, scan, StructType(fields))
+        scan = {SCAN_OPTION: json.dumps({"version": self.version})}
+        return load(self.spark, self.table.address, scan, StructType(fields))
 
 
 # -- changes ---------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
-from ...schemas import ROW_ADDRESS, ROW_ID
-from . import change, tasks
+from ..schemas import ROW_ADDRESS, ROW_ID
+from . import change
+from . import change_tasks as tasks
 from .change import Changed, Plan, Snapshot
-from .tasks import Action, Kind
+from .change_tasks import Action, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

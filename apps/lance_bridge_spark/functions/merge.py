@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from lance_bridge.errors import invalid
 from lance_bridge.names import find_name, quoted
 
-from ...schemas import ROW_ADDRESS, ROW_ID
-from . import change, tasks
+from ..schemas import ROW_ADDRESS, ROW_ID
+from . import change
+from . import change_tasks as tasks
 from .change import Changed, Plan, Snapshot
-from .tasks import Action, Kind
+from .change_tasks import Action, Kind
 from .updates import ROW_KEY_COLUMNS, alias_values, as_column, cast_values, columns_to_set
 
 if TYPE_CHECKING:

@@ -163,15 +163,9 @@ def list_properties(
     with exit_on_error():
         catalog = require_lance_bridge_class(implementation(impl), impl)
     columns = ["name", "default", "secret", "meaning", "example"]
-    rows: list[dict[str, Any]] = [
-        {
-            "name": each.key,
-            "default": each.default_text,
-            "secret": each.secret,
-            "meaning": each.meaning,
-            "example": each.example,
-        }
-        for each in catalog.config_type.declared()
+    rows = [
+        dict(zip(columns, (p.key, p.default_text, p.secret, p.meaning, p.example), strict=True))
+        for p in catalog.config_type.declared()
     ]
     if output is PropertiesOutput.MARKDOWN:
         print_markdown(columns, rows)

@@ -1,15 +1,21 @@
-"""Commands that show the configuration file without secrets, and change it."""
+"""Commands that show the configuration file without secrets, and change it.
+
+It is changed one catalog at a time, atomically, and comments are kept.
+"""
 
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 import lance_bridge
 from lance_bridge.user_files import config_path
@@ -28,11 +34,12 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from lance_bridge.config import CatalogConfig
+    from lance_bridge.config import CatalogConfig, NamedCatalogs
 
 app = typer.Typer()
 
 HIDDEN = "(hidden)"
+_INDENT = "  "
 _USER = re.compile(r"(?<=//)[^/?#\s]*@")
 
 ConfiguredName = Annotated[
@@ -50,7 +57,7 @@ def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> Non
     with exit_on_error():
         named = lance_bridge.config.named_catalogs()
         if name and name not in named:
-            raise lance_bridge.errors.invalid(f"The configuration file has no catalog '{name}'")
+            raise api.InvalidInputError(f"The configuration file has no catalog '{name}'")
         chosen = {name: named[name]} if name else named.valid
         for problem in () if name else named.problems.values():
             message(problem)
@@ -118,17 +125,15 @@ def set_properties(
     given = _parse_settings(name, settings or ()) | dict.fromkeys(unset or ())
     if not given:
         raise usage_error("Nothing to set: pass key=value, a key, or --unset key")
-    from . import config_file  # noqa: PLC0415 - takes seconds to import
-
     with exit_on_error():
         path = config_path()
-        before = config_file.read(path).get(name, {})
+        before = _read(path).get(name, {})
         if before and given.get("impl", "") is None:
-            raise lance_bridge.errors.invalid(
+            raise api.InvalidInputError(
                 f"A catalog has an impl. To remove it: lance-bridge config remove {name}"
             )
         _check_catalog(name, {k: v for k, v in {**before, **given}.items() if v is not None})
-        config_file.change(path, name, given)
+        _change(path, name, given)
     done = {
         "set": [key for key, value in given.items() if value is not None],
         "unset": [key for key, value in given.items() if value is None],
@@ -143,13 +148,11 @@ def remove(name: ConfiguredName, output: OutputOption = Output.TEXT) -> None:
 
     Example: lance-bridge config remove staging
     """
-    from . import config_file  # noqa: PLC0415 - takes seconds to import
-
     with exit_on_error():
         path = config_path()
-        if name not in config_file.read(path):
-            raise lance_bridge.errors.invalid(f"The configuration file has no catalog '{name}'")
-        config_file.change(path, name, None)
+        if name not in _read(path):
+            raise api.InvalidInputError(f"The configuration file has no catalog '{name}'")
+        _change(path, name, None)
     print_result(output, f"{name}: removed from {path}", {"catalog": name})
 
 
@@ -181,24 +184,196 @@ def _check_catalog(name: str, properties: Mapping[str, str]) -> None:
         InvalidInputError: (13) a property is unknown, missing or wrong.
     """
     from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.errors import invalid  # noqa: PLC0415 - the same
 
     if registry.is_implementation(name):
-        raise invalid(f"'{name}' is the name of an implementation: give the catalog another name")
+        raise api.InvalidInputError(
+            f"'{name}' is the name of an implementation: give the catalog another name"
+        )
     rest = dict(properties)
     impl = rest.pop("impl", None)
     if impl is None:
-        raise invalid(f"Catalog '{name}' is not in the file yet: also pass impl=")
+        raise api.InvalidInputError(f"Catalog '{name}' is not in the file yet: also pass impl=")
     found = registry.find(impl)
     if issubclass(found, lance_bridge.LanceBridgeNamespace):
         overrides = lance_bridge.config.environment(found.config_type, name)
         lance_bridge.config.load(found.config_type, impl, {**rest, **overrides})
     elif impl == "dir" and "://" not in rest.get("root", ""):
-        _require_absolute(rest.get("root", ""))
+        root = rest.get("root", "")
+        if not Path(root).is_absolute():  # commands may run in other directories
+            absolute = Path(root).absolute()
+            raise api.InvalidInputError(
+                f"root '{root}' is not an absolute path: give root={absolute}"
+            )
 
 
-def _require_absolute(root: str) -> None:
-    if not Path(root).is_absolute():  # commands may run in other directories
-        raise lance_bridge.errors.invalid(
-            f"root '{root}' is not an absolute path: give root={Path(root).absolute()}"
+# -- the file --------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> NamedCatalogs:
+    """Return the catalogs of a file; none if it is empty or does not exist.
+
+    Raises:
+        InvalidInputError: (13) it cannot be read, or is malformed.
+    """
+    try:
+        text = _read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise api.InvalidInputError(f"{path} cannot be read: {error}") from error
+    return _parse(path, text)
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _parse(path: Path, text: str) -> NamedCatalogs:
+    """Return the catalogs of a file's text, which may be empty, unlike that of a file in use."""
+    if _is_empty(text):
+        return lance_bridge.config.NamedCatalogs({}, {})
+    return lance_bridge.config.catalogs_in(path, text)
+
+
+def _is_empty(text: str) -> bool:
+    """Return whether a file has nothing but comments."""
+    return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def _change(path: Path, catalog: str, properties: Mapping[str, str | None] | None) -> None:
+    """Set properties of a catalog, or add it; None removes a property, or the catalog.
+
+    The file is replaced atomically, and afterwards only its owner can read it.
+
+    Raises:
+        InvalidInputError: (13) it cannot be read or written.
+    """
+    try:
+        edited = _edit(path, _read_text(path), catalog, properties)
+        # A symbolic link to the file is kept.
+        _replace(path.resolve(), edited)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)  # without the temporary file's name
+        raise api.InvalidInputError(f"{path} cannot be changed: {reason}") from error
+
+
+def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | None] | None) -> str:
+    before = _parse(path, text)
+    expected = before.valid
+    if properties is None:
+        del expected[catalog]
+        edited = _remove_catalog(text, catalog)
+    else:
+        merged = {**before.get(catalog, {}), **properties}
+        expected[catalog] = {key: value for key, value in merged.items() if value is not None}
+        edited = _edit_lines(text, catalog, properties)
+    if _has_catalogs(path, edited, expected):
+        return edited
+    for problem in before.problems.values():
+        raise api.InvalidInputError(f"{path} cannot be changed before this is corrected: {problem}")
+    # Lines cannot be inserted into flow style, for example: write the whole file.
+    content: dict[str, Any] = {} if _is_empty(text) else yaml.safe_load(text)
+    content["catalogs"] = expected
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _has_catalogs(path: Path, text: str, expected: Mapping[str, Mapping[str, str]]) -> bool:
+    try:
+        found: NamedCatalogs = lance_bridge.config.catalogs_in(path, text)
+    except api.LanceNamespaceError:
+        return False
+    return found.valid == expected
+
+
+def _edit_lines(text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
+    edited = text
+    try:
+        for key, value in properties.items():
+            edited = _edit_line(edited, catalog, key, value)
+    except yaml.YAMLError:  # the edited text is not valid YAML
+        return ""
+    return edited
+
+
+def _edit_line(text: str, catalog: str, key: str, value: str | None) -> str:
+    """Return the text with one line inserted, changed or removed."""
+    catalogs = _find_mapping(yaml.compose(text, yaml.SafeLoader), "catalogs")
+    if catalogs is None:
+        return (
+            text
+            + ("\n" if text and not text.endswith("\n") else "")
+            + (f"catalogs:\n{_INDENT}{_scalar(catalog)}:\n{_INDENT * 2}{_line(key, value)}")
         )
+    properties = _find_mapping(catalogs, catalog)
+    if properties is None:
+        return _insert_after(
+            text, catalogs, f"{_scalar(catalog)}:\n{_INDENT * 2}{_line(key, value)}"
+        )
+    name, node = _find(properties, key)
+    if name is None:
+        return text if value is None else _insert_after(text, properties, _line(key, value))
+    if value is None:
+        return _remove_line(text, name.start_mark.index, node.end_mark.index)
+    return text[: node.start_mark.index] + _scalar(value) + text[node.end_mark.index :]
+
+
+def _find(mapping: Any, key: str) -> tuple[Any, Any]:
+    """Return the nodes of a key and of its value, or None for both."""
+    pairs = mapping.value if isinstance(mapping, yaml.MappingNode) else ()
+    return next((each for each in pairs if each[0].value == key), (None, None))
+
+
+def _find_mapping(mapping: Any, key: str) -> Any:
+    """Return the mapping under a key, or None if it is missing or empty."""
+    _, node = _find(mapping, key)
+    return node if isinstance(node, yaml.MappingNode) and node.value else None
+
+
+def _insert_after(text: str, mapping: Any, line: str) -> str:
+    """Insert a line after the last line of a mapping, indented like its first line."""
+    column = int(mapping.value[0][0].start_mark.column)
+    end = text.find("\n", _last_index(mapping))
+    head, tail = (text + "\n", "") if end < 0 else (text[: end + 1], text[end + 1 :])
+    return f"{head}{' ' * column}{line}{tail}"
+
+
+def _last_index(node: Any) -> int:
+    """Return where the last value in a node ends; the node itself ends after comments."""
+    while isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
+        node = node.value[-1][1]
+    return int(node.end_mark.index)
+
+
+def _remove_catalog(text: str, catalog: str) -> str:
+    catalogs = _find_mapping(yaml.compose(text, yaml.SafeLoader), "catalogs")
+    name, node = _find(catalogs, catalog)
+    return text if name is None else _remove_line(text, name.start_mark.index, _last_index(node))
+
+
+def _remove_line(text: str, start: int, end: int) -> str:
+    """Remove the lines of a range."""
+    after = text.find("\n", end)
+    return text[: text.rfind("\n", 0, start) + 1] + ("" if after < 0 else text[after + 1 :])
+
+
+def _line(key: str, value: str | None) -> str:
+    return "" if value is None else f"{_scalar(key)}: {_scalar(value)}\n"
+
+
+def _scalar(text: str) -> str:
+    """Return text as a YAML scalar on one line."""
+    dumped = str(yaml.safe_dump(text, width=100_000, allow_unicode=True))
+    return dumped.removesuffix("\n").removesuffix("...").removesuffix("\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        # mkstemp creates files that only the owner can read and write: 0600.
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

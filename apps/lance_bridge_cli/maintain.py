@@ -26,7 +26,7 @@ from .arguments import (
     parse_name,
     usage_error,
 )
-from .output import Output, print_result, progress_bar, spinner
+from .output import Output, print_result, print_table_result, progress_bar, spinner
 
 app = typer.Typer()
 
@@ -75,8 +75,8 @@ def compact(
                     found, target_rows=target_rows, dry_run=dry_run, on_progress=report
                 )
     would = "would be " if dry_run else ""
-    text = f"{table}: {done.fragments_removed} fragments {would}compacted, version {done.version}"
-    print_result(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
+    text = f"{done.fragments_removed} fragments {would}compacted, version {done.version}"
+    print_table_result(output, table, text, dry_run=dry_run, **asdict(done))
 
 
 @app.command()
@@ -113,8 +113,8 @@ def index(
             with spinner(f"index {table}.{column}"):
                 namespace.create_table_index(request)
     built = name or f"{column}_idx"
-    fields = {"table": table, "column": column, "index": built, "kind": kind}
-    print_result(output, f"{table}: index {built} is built", fields)
+    text = f"index {built} is built"
+    print_table_result(output, table, text, column=column, index=built, kind=kind)
 
 
 @app.command("clean-up")

@@ -22,7 +22,7 @@ from .arguments import (
     parse_name,
     usage_error,
 )
-from .output import Output, message, print_result
+from .output import Output, message, print_result, print_table_result
 
 if TYPE_CHECKING:
     from lance_bridge.errors import RowsOnlyHereError
@@ -53,8 +53,7 @@ def begin(
     """
     with connected(catalog, properties) as namespace:
         namespace.manage_table(parse_name(table), force=force)
-    fields = {"table": table, "managed": True}
-    print_result(output, f"{table}: the catalog manages its versions", fields)
+    print_table_result(output, table, "the catalog manages its versions", managed=True)
 
 
 @app.command()
@@ -70,8 +69,7 @@ def end(
     """
     with connected(catalog, properties) as namespace:
         namespace.release_table(parse_name(table))
-    fields = {"table": table, "managed": False}
-    print_result(output, f"{table}: the storage manages its versions", fields)
+    print_table_result(output, table, "the storage manages its versions", managed=False)
 
 
 @app.command()
@@ -139,13 +137,12 @@ def adopt(
 
     Example: lance-bridge managed adopt prod sales.embeddings
     """
-    named = None if versions is None else _parse_versions(versions)
+    named = _parse_versions(versions)
     with connected(catalog, properties) as namespace:
         latest = namespace.adopt_out_of_band_versions(
             parse_name(table), append=append, versions=named
         )
-    fields = {"table": table, "version": latest}
-    print_result(output, f"{table}: the latest version is {latest}", fields)
+    print_table_result(output, table, f"the latest version is {latest}", version=latest)
 
 
 @app.command()
@@ -169,7 +166,7 @@ def discard(
 
     Example: lance-bridge managed discard prod sales.embeddings --versions 2 --yes
     """
-    named = None if versions is None else _parse_versions(versions)
+    named = _parse_versions(versions)
     which = "the versions" if named is None else f"versions {versions}"
     confirm(f"Delete {which} of {table} that bypassed the catalog?", yes=yes)
     from lance_bridge.errors import RowsOnlyHereError  # noqa: PLC0415 - takes seconds to import
@@ -183,7 +180,7 @@ def discard(
             shown = [f"{key}={f'<{key}>' if is_secret(key) else value}" for key, value in pairs]
             message(_explain_refusal(error, catalog, table, shown))
             raise typer.Exit(FAILED) from error
-    print_result(output, f"{table}: {count} discarded", {"table": table, "discarded": count})
+    print_table_result(output, table, f"{count} discarded", discarded=count)
 
 
 def _explain_refusal(
@@ -198,8 +195,10 @@ def _explain_refusal(
     return f"{error}. To keep them: {shlex.join(keep)}. To delete them: {shlex.join(delete)}"
 
 
-def _parse_versions(text: str) -> list[int]:
-    """Return the numbers in an option; exit if it is malformed."""
+def _parse_versions(text: str | None) -> list[int] | None:
+    """Return the numbers in an option, if it is given; exit if it is malformed."""
+    if text is None:
+        return None
     parts = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdecimal() for each in parts):
         raise usage_error("--versions must be numbers, separated by commas, such as 7,8")

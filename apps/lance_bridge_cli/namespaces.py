@@ -55,7 +55,7 @@ def list_namespaces(
     request = api.ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
     with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_namespaces(request)
-    rows = [{"namespace": written([*names, name])} for name in found.namespaces]
+    rows = [(written([*names, name]),) for name in found.namespaces]
     print_page(output, "namespaces", ["namespace"], rows, found.page_token)
 
 

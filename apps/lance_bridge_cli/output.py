@@ -107,6 +107,11 @@ def print_result(output: Output, text: str, fields: Mapping[str, Any]) -> None:
     print_parts(output, fields, [text])
 
 
+def print_table_result(output: Output, table: str, text: str, **fields: Any) -> None:
+    """Print a text about a table, or the table and the fields as one JSON object."""
+    print_result(output, f"{table}: {text}", {"table": table, **fields})
+
+
 def print_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
     """Print a result that has several parts for people, and is one JSON object for programs."""
     if output is Output.JSON:
@@ -275,9 +280,14 @@ def print_list(
 
 
 def print_page(
-    output: RowsOutput, key: str, columns: Sequence[str], rows: Sequence[Row], token: str | None
+    output: RowsOutput,
+    key: str,
+    columns: Sequence[str],
+    values: Iterable[Sequence[Any]],
+    token: str | None,
 ) -> None:
     """Print a page: a list, or a JSON object of its rows and the token of the next page."""
+    rows = [dict(zip(columns, each, strict=True)) for each in values]
     if output is RowsOutput.JSON:
         print_parts(Output.JSON, {key: rows, "page_token": token}, [])
         return

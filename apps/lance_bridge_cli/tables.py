@@ -45,6 +45,7 @@ from .output import (
     print_page,
     print_parts,
     print_result,
+    print_table_result,
     spinner,
 )
 
@@ -89,7 +90,7 @@ def list_tables(
     )
     with connected_or_federated(catalog, properties) as connection, spinner("list tables"):
         paths, token, unavailable = _list_paths(connection, request)
-    print_page(output, "tables", ["table"], [{"table": written(path)} for path in paths], token)
+    print_page(output, "tables", ["table"], [(written(path),) for path in paths], token)
     for name, why in unavailable.items():
         message(f"the catalog '{name}' could not be listed: {why}")
     if unavailable:
@@ -141,6 +142,8 @@ def describe(
 
 
 def _describe(namespace: api.LanceNamespace, names: list[str]) -> dict[str, Any]:
+    from .schemas import sql_type  # noqa: PLC0415 - takes seconds to import
+
     # Credentials are requested only to read the table, and never shown.
     request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
     found = namespace.describe_table(request)
@@ -155,21 +158,15 @@ def _describe(namespace: api.LanceNamespace, names: list[str]) -> dict[str, Any]
     }
     if not found.is_only_declared:
         stats = namespace.get_table_stats(api.GetTableStatsRequest(id=names))
-        _add_sql_types(fields, namespace, names)
+        # The response's JSON leaves out units and time zones.
+        schema = _read_schema(namespace, names, found.version)
+        for each, field in zip(fields["schema"], schema, strict=True):
+            each["sql_type"] = sql_type(field.type)
         fields["statistics"] = stats.model_dump(mode="json", exclude_none=True)
     return fields
 
 
-def _add_sql_types(fields: dict[str, Any], namespace: api.LanceNamespace, names: list[str]) -> None:
-    """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
-    from .schemas import sql_type  # noqa: PLC0415 - takes seconds to import
-
-    schema = _read_schema(namespace, names, fields["version"])
-    for each, field in zip(fields["schema"], schema, strict=True):
-        each["sql_type"] = sql_type(field.type)
-
-
-def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int) -> pa.Schema:
+def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int | None) -> pa.Schema:
     from lance_bridge.requests import Ref  # noqa: PLC0415 - takes seconds to import
 
     if isinstance(namespace, lance_bridge.LanceBridgeNamespace):
@@ -247,8 +244,7 @@ def register(
     with connected_or_federated(catalog, properties) as namespace:
         registered = namespace.register_table(request).location or location
         _warn_if_empty(namespace, catalog, request.id or [], registered)
-    fields = {"table": table, "location": registered}
-    print_result(output, f"{table}: registered at {registered}", fields)
+    print_table_result(output, table, f"registered at {registered}", location=registered)
 
 
 def _warn_if_empty(
@@ -286,8 +282,8 @@ def deregister(
     request = api.DeregisterTableRequest(id=parse_name(table))
     with connected_or_federated(catalog, properties) as namespace:
         location = namespace.deregister_table(request).location
-    fields = {"table": table, "location": location}
-    print_result(output, f"{table}: deregistered; its data stays at {location}", fields)
+    text = f"deregistered; its data stays at {location}"
+    print_table_result(output, table, text, location=location)
 
 
 @app.command("refresh-entry")
@@ -305,7 +301,7 @@ def refresh_entry(
         entry = namespace.tables.load_entry(namespace.tables.path_of(parse_name(table)))
         corrected = _refresh(entry)
     done = f"corrected: {', '.join(corrected)}" if corrected else "nothing to correct"
-    print_result(output, f"{table}: {done}", {"table": table, "corrected": corrected})
+    print_table_result(output, table, done, corrected=corrected)
 
 
 def _refresh(entry: TableEntry) -> list[str]:
@@ -362,7 +358,7 @@ def drop(
         if if_only_declared and not _is_only_declared(namespace, names):
             raise api.InvalidInputError(f"Table '{table}' now has data and was not dropped")
         response = namespace.drop_table(api.DropTableRequest(id=names))
-    print_result(output, f"{table}: dropped", {"table": table, "location": response.location})
+    print_table_result(output, table, "dropped", location=response.location)
 
 
 def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:
@@ -520,11 +516,7 @@ def versions(
     with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_versions(request)
     rows = [
-        {
-            "version": each.version,
-            "created": _format_time(each.timestamp_millis),
-            "manifest_bytes": each.manifest_size,
-        }
+        (each.version, _format_time(each.timestamp_millis), each.manifest_size)
         for each in found.versions
     ]
     print_page(output, "versions", ["version", "created", "manifest_bytes"], rows, found.page_token)
@@ -553,10 +545,7 @@ def tags(
     request = api.ListTableTagsRequest(id=parse_name(table), limit=limit, page_token=page_token)
     with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_tags(request)
-    rows = [
-        {"tag": name, "version": each.version, "branch": each.branch}
-        for name, each in sorted(found.tags.items())
-    ]
+    rows = [(name, each.version, each.branch) for name, each in sorted(found.tags.items())]
     print_page(output, "tags", ["tag", "version", "branch"], rows, found.page_token)
 
 
@@ -577,15 +566,11 @@ def indices(
     request = api.ListTableIndicesRequest(id=parse_name(table), limit=limit, page_token=page_token)
     with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_indices(request)
-    rows: list[dict[str, Any]] = [
-        {
-            "index": each.index_name,
-            "kind": each.index_type,
-            "columns": ", ".join(each.columns),
-            "indexed_rows": each.num_indexed_rows,
-            "unindexed_rows": each.num_unindexed_rows,
-            "bytes": each.size_bytes,
-        }
+    rows = [
+        (
+            *(each.index_name, each.index_type, ", ".join(each.columns)),
+            *(each.num_indexed_rows, each.num_unindexed_rows, each.size_bytes),
+        )
         for each in found.indexes
     ]
     columns = ["index", "kind", "columns", "indexed_rows", "unindexed_rows", "bytes"]

@@ -116,7 +116,7 @@ def test_a_failed_write_leaves_the_file_unchanged(
     def full(_handle: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("lance_bridge_cli.config_file.os.fsync", full)
+    monkeypatch.setattr("lance_bridge_cli.configuration.os.fsync", full)
     failed = run("config", "set", "prod", "root=/data", code=1)
     assert "no space left" in failed.stderr
     assert config.read_text() == WITH_COMMENTS

@@ -22,8 +22,7 @@ from lance_bridge.testing.stateful import StatefulCases
 _REASONS: Mapping[str, Mapping[str, str]] = {
     "takes any mode": {
         "create_with_an_unknown_mode_is_invalid_input": "",
-        "drop_with_an_unknown_mode_is_invalid_input": "",
-        "drop_with_an_unknown_behavior_is_invalid_input": "",
+        "drop_with_an_unknown_mode_or_behavior_is_invalid_input": "",
         "register_with_an_unknown_mode_is_invalid_input": "",
     },
     "takes any name": {
@@ -62,8 +61,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "deletes files without comparing locations with other entries": {
         "drop_of_a_table_that_shares_its_location_is_invalid_table_state": "",
-        "drop_of_a_table_whose_location_contains_another_is_invalid_table_state": "",
-        "drop_of_a_table_inside_the_location_of_another_is_invalid_table_state": "",
+        "drop_of_a_table_whose_location_contains_another_or_is_inside_is_invalid_table_state": "",
     },
     "refuses absolute locations": {
         "drop_sees_a_shared_location_in_another_spelling": "",

@@ -46,20 +46,6 @@ def ipc(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def ipc_without_batches() -> bytes:
-    """Return a valid stream with a schema and no batches."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA):
-        pass
-    return bytes(sink.getvalue())
-
-
-def malformed_streams() -> list[bytes]:
-    """Return streams that must be refused: one that is no Arrow data, and one that is cut."""
-    whole = ipc(rows(range(1000)))
-    return [b"these are not the bytes of a stream", whole[: len(whole) // 2]]
-
-
 # -- rows of the cases' tables ---------------------------------------------------------------------
 
 
@@ -128,10 +114,9 @@ class Calls:
             fields: Fields of the request; nested models are given as mappings.
         """
         given = {"id": None if id is None else list(id), **fields}
-        arguments: list[object] = [request_model(operation).model_validate(given)]
-        if data is not None:
-            arguments.append(data if isinstance(data, bytes) else ipc(data))
-        answer: Any = getattr(self.client, operation)(*arguments)
+        request = request_model(operation).model_validate(given)
+        content = () if data is None else (data if isinstance(data, bytes) else ipc(data),)
+        answer: Any = getattr(self.client, operation)(request, *content)
         return answer
 
     def close(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -46,27 +46,22 @@ class Storage:
     """Reads and writes files with the storage options that the target declares."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = dict(options)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The storage options with which Lance reads and writes."""
-        return dict(self._options)
+        self.options = dict(options)
 
     def files(self, location: str) -> frozenset[str]:
         """Return the names of all files under a location, relative to it."""
         path = local_path(location)
         if path is None:
-            return frozenset(LanceFileSession(location, self._options).list())
+            return frozenset(self._session(location).list())
         return frozenset(str(f.relative_to(path)) for f in path.rglob("*") if f.is_file())
 
     def write(self, location: str, table: pa.Table, *, mode: str = "create") -> None:
         """Write a Lance dataset."""
-        lance.write_dataset(table, location, mode=mode, storage_options=self._options)
+        lance.write_dataset(table, location, mode=mode, storage_options=self.options)
 
     def ids(self, location: str) -> list[int]:
         """Return the sorted ids in the Lance dataset at a location."""
-        dataset = lance.dataset(location, storage_options=self._options)
+        dataset = lance.dataset(location, storage_options=self.options)
         return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
 
     def put(self, location: str, name: str, content: bytes) -> None:
@@ -79,24 +74,20 @@ class Storage:
         with tempfile.NamedTemporaryFile() as file:
             file.write(content)
             file.flush()
-            LanceFileSession(location, self._options).upload_file(file.name, name)
+            self._session(location).upload_file(file.name, name)
 
     def get(self, location: str, name: str) -> bytes:
         """Read one file."""
-        path = local_path(location)
-        if path is not None:
-            return (path / name).read_bytes()
         with tempfile.NamedTemporaryFile() as file:
-            LanceFileSession(location, self._options).download_file(name, file.name)
+            self._session(location).download_file(name, file.name)
             return Path(file.name).read_bytes()
 
     def delete(self, location: str, name: str) -> None:
         """Delete one file, which must exist."""
-        path = local_path(location)
-        if path is not None:
-            (path / name).unlink()
-            return
-        LanceFileSession(location, self._options).delete_file(name)
+        self._session(location).delete_file(name)
+
+    def _session(self, location: str) -> LanceFileSession:
+        return LanceFileSession(str(local_path(location) or location), self.options)
 
     def remove(self, location: str) -> None:
         """Delete everything under a location, if anything exists."""
@@ -104,7 +95,7 @@ class Storage:
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
             return
-        session = LanceFileSession(location, self._options)
+        session = self._session(location)
         for name in session.list():
             session.delete_file(name)
 
@@ -194,9 +185,9 @@ class CaseNamespace(Calls):
         self.storage.write(location, rows(ids))
         return location
 
-    def register(self, name: str, location: str) -> list[str]:
+    def register(self, name: str, location: str, **options: Any) -> list[str]:
         """Register a table at a location under the target's data root; return its identifier."""
-        self.register_table(self.table(name), self.target.register_location(location))
+        self.register_table(self.table(name), self.target.register_location(location), **options)
         return self.table(name)
 
     def location(self, table_id: list[str]) -> str:
@@ -205,9 +196,27 @@ class CaseNamespace(Calls):
         assert location, f"describe_table gave no location for {table_id}"
         return location
 
+    def properties(self, table_id: list[str]) -> dict[str, str]:
+        """Return a table's properties."""
+        return self.describe_table(table_id).properties or {}
+
     def ids(self, table_id: list[str]) -> list[int]:
         """Return the sorted ids in a table, read from its location."""
         return self.storage.ids(self.location(table_id))
+
+    def write(self, content: object, mode: str = "append") -> None:
+        """Write to the table ``t`` through pylance, which opens it by the namespace."""
+        dataset = lance.write_dataset(
+            content, namespace_client=self.client, table_id=self.table(), mode=mode
+        )
+        self.locations.add(dataset.uri)
+
+    def read(self, version: int | None = None) -> list[int]:
+        """Return the sorted ids in the table ``t``, read through pylance."""
+        dataset = lance.dataset(
+            namespace_client=self.client, table_id=self.table(), version=version
+        )
+        return sorted(dataset.to_table()["id"].to_pylist())
 
     def names(self) -> list[str]:
         """Return the names of the tables in the namespace."""
@@ -223,11 +232,10 @@ class CaseNamespace(Calls):
         self.target.make_foreign_table(self.id, name, location)
         return self.table(name)
 
-    def other_entry(self, name: str, location: str, entry_type: str) -> list[str]:
-        """Make an entry of one of the target's types; return its identifier."""
+    def other_entry(self, name: str, location: str, entry_type: str) -> None:
+        """Make an entry of one of the target's types."""
         self._entries.append((self.id, name))
         self.target.make_entry(self.id, name, location, entry_type)
-        return self.table(name)
 
     def inhabit(self) -> CaseNamespace:
         """Fill the namespace with `neighbours`; return it."""
@@ -279,10 +287,15 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:
-    """Skip a case, with the reason, if the target lacks a feature, an operation or a method."""
+    """Skip a case, with the reason, if the target lacks a feature, an operation or a method.
+
+    Of a class of cases, these are needs of each of them.
+    """
 
     def mark(test: _Test) -> _Test:
-        setattr(test, _NEEDS, (*getattr(test, _NEEDS, ()), *names))
+        cases = vars(test).items() if isinstance(test, type) else [("test_", test)]
+        for case in (case for name, case in cases if name.startswith("test_")):
+            setattr(case, _NEEDS, (*names, *getattr(case, _NEEDS, ())))
         return test
 
     return mark
@@ -352,17 +365,12 @@ class Refusals:
         assert not repaired, f"declared as deviations, but they pass: {repaired}"
 
 
-def _names(given: str | Sequence[str]) -> Sequence[str]:
-    return given.split(",") if isinstance(given, str) else given
-
-
 def _full_name(case: pytest.Function) -> str:
     """Return a case's name with its own parameters, and without those of the target's fixture."""
-    own = [
-        str(case.callspec.params[name.strip()])
-        for mark in case.iter_markers("parametrize")
-        for name in _names(mark.args[0])
-    ]
+    own: list[str] = []
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        own += [str(case.callspec.params[name.strip()]) for name in names]
     return f"{case.originalname}[{'-'.join(own)}]" if own else case.originalname
 
 
@@ -394,10 +402,11 @@ class Cases:
     @classmethod
     def inhabited(cls, target: Target) -> Iterator[CaseNamespace | None]:
         """A namespace of other tools' entries, if the target has some: the cases run beside it."""
-        inhabited = None if target.lacks("inhabit") else CaseNamespace(target).inhabit()
-        yield inhabited
-        if inhabited is not None:
-            inhabited.close()
+        if target.lacks("inhabit"):
+            yield None
+            return
+        with closing(CaseNamespace(target).inhabit()) as inhabited:
+            yield inhabited
 
     @pytest.fixture
     def refusals(self, request: pytest.FixtureRequest, target: Target) -> Refusals:
@@ -407,6 +416,5 @@ class Cases:
     @pytest.fixture
     def ns(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
         """A client and a namespace that only this case uses."""
-        ns = CaseNamespace(target)
-        yield ns
-        ns.close()
+        with closing(CaseNamespace(target)) as ns:
+            yield ns

@@ -188,7 +188,7 @@ def _try_table(ns: CaseNamespace) -> None:
 
 
 def _require_removed(target: Target, ns: CaseNamespace) -> None:
-    with _open_api(target) as api:
+    with closing(Calls(target.connect())) as api:
         left = [
             ".".join(each) for each in ns.namespaces if code_of(api.namespace_exists, each) is None
         ]
@@ -198,15 +198,6 @@ def _require_removed(target: Target, ns: CaseNamespace) -> None:
             f"what the kit made here could not be removed again: {', '.join(left)}\n"
             "Remove it, and give the user of these properties the right to drop what it creates."
         )
-
-
-@contextmanager
-def _open_api(target: Target) -> Iterator[Calls]:
-    api = Calls(target.connect())
-    try:
-        yield api
-    finally:
-        api.close()
 
 
 @contextmanager
@@ -230,13 +221,9 @@ def _remove_new_directories(root: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove_empty(missing)
-
-
-def _remove_empty(directories: list[Path]) -> None:
-    for each in directories:
-        with suppress(OSError):  # it was never made, or is in use by now
-            each.rmdir()
+        for each in missing:
+            with suppress(OSError):  # it was never made, or is in use by now
+                each.rmdir()
 
 
 def _is_absolute(root: str) -> bool:
@@ -262,18 +249,12 @@ def groups() -> Iterator[str]:
     """Yield a line for each group: its name, its number of cases, and its summary."""
     from .suite import TestConfigured  # noqa: PLC0415 - pytest rewrites its asserts
 
-    found: dict[tuple[str, ...], int] = {}
-    for name in dir(TestConfigured):
-        case = getattr(TestConfigured, name)
-        if name.startswith("test_"):
-            names = groups_of(case)
-            for end in range(1, len(names) + 1):
-                found[names[:end]] = found.get(names[:end], 0) + 1
-    for names, count in sorted(found.items()):
-        about = (sys.modules[_PACKAGE + ".".join(names)].__doc__ or "").partition("\n")[0]
-        indent = "  " * (len(names) - 1)
+    cases = [each for each in dir(TestConfigured) if each.startswith("test_")]
+    modules = Counter(getattr(TestConfigured, each).__module__ for each in cases)
+    for name, count in sorted(modules.items()):
+        about = (sys.modules[name].__doc__ or "").partition("\n")[0]
         about = about.removeprefix("Cases: ").removeprefix("Case: ")
-        yield f"{indent + names[-1]:16}{count:4}  {about}"
+        yield f"{name.rpartition('.')[2]:16}{count:4}  {about}"
 
 
 class Results:
@@ -379,7 +360,9 @@ def run(given: argparse.Namespace, program: str = kit_options.MODULE) -> int:
 
 def _run(given: argparse.Namespace, program: str, interrupts: list[int]) -> int:
     target, results = _target(given), Results(given.catalog)
-    with _redirect_output(given), tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
+    # If a program reads the result, pytest's output goes to standard error.
+    output = sys.stdout if given.output == "text" else sys.stderr
+    with redirect_stdout(output), tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
         target.data_root = temporary if given.data_root is None else given.data_root
         for check in (check_levels, check_data_root, check_catalog, check_table):
             check(target)
@@ -408,6 +391,8 @@ def _target(given: argparse.Namespace) -> Target:
     target.storage_options = dict(given.storage_option)
     try:
         namespace = target.connect()
+        capabilities = getattr(namespace, "capabilities", None)
+        features = _features(namespace, capabilities)
     except lance_namespace.LanceNamespaceError as error:
         raise PreflightError(str(error)) from error
     except _DEFECTS as error:
@@ -415,12 +400,9 @@ def _target(given: argparse.Namespace) -> Target:
             f"{given.catalog} cannot be made: {type(error).__name__}: {error}"
         ) from error
     try:
-        target.features = without(_features(namespace), *given.without)
-    except lance_namespace.LanceNamespaceError as error:
-        raise PreflightError(str(error)) from error
+        target.features = without(features, *given.without)
     except ValueError as error:
         raise PreflightError(f"--without: {error}", is_misuse=True) from error
-    capabilities = getattr(namespace, "capabilities", None)
     declared = reasons_from(capabilities) if capabilities is not None else {}
     target.reasons = {**declared, **{name: f"--without {name}" for name in given.without}}
     return target
@@ -453,9 +435,8 @@ def _plugin_for(target: Target) -> ModuleType:
     return plugin
 
 
-def _features(namespace: lance_namespace.LanceNamespace) -> Features:
+def _features(namespace: lance_namespace.LanceNamespace, capabilities: Any) -> Features:
     """Return what the implementation declares, or the defaults if it declares nothing."""
-    capabilities = getattr(namespace, "capabilities", None)
     absent = inherited_operations(type(namespace))
     if capabilities is None:
         return Features(fixed_depth=False, absent=absent)
@@ -464,16 +445,8 @@ def _features(namespace: lance_namespace.LanceNamespace) -> Features:
 
 def _pytest_arguments(given: argparse.Namespace) -> list[str]:
     suite = Path(__file__).with_name("suite.py")
-    arguments = [str(suite), "--rootdir", str(suite.parent), "-c", os.devnull]
-    arguments += [
-        "--import-mode=importlib",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-rfEX",
-        "--tb=short",
-        "--no-header",
-    ]
+    arguments = [str(suite), "--rootdir", str(suite.parent), "-c", os.devnull, "-q", "-rfEX"]
+    arguments += ["--import-mode=importlib", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
     return arguments + (["-k", given.select] if given.select else [])
 
 
@@ -492,13 +465,3 @@ def _catch_interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _redirect_output(given: argparse.Namespace) -> Iterator[None]:
-    """Redirect pytest's output to standard error if a program reads the result."""
-    if given.output == "text":
-        yield
-        return
-    with redirect_stdout(sys.stderr):
-        yield

@@ -8,9 +8,9 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, TypeVar
 
-import lance
 from lance_namespace import ErrorCode, LanceNamespaceError
 
 from .calls import Calls, described, rows
@@ -209,12 +209,7 @@ class ConcurrencyCases(Cases):
 
         def append(number: int) -> None:
             for turn in range(3):
-                lance.write_dataset(
-                    rows([100 * number + turn + 1]),
-                    namespace_client=ns.client,
-                    table_id=ns.table(),
-                    mode="append",
-                )
+                ns.write(rows([100 * number + turn + 1]))
 
         answers_only(race(append, threads=4))
         wanted = [100 * number + turn + 1 for number in range(4) for turn in range(3)]
@@ -226,6 +221,6 @@ class ConcurrencyCases(Cases):
     def test_a_pickled_client_answers_the_same(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
         # The bytes are our own, made on this line.
-        copy = Calls(pickle.loads(pickle.dumps(ns.client)))
-        assert same_location(copy.describe_table(table_id).location or "", ns.location(table_id))
-        copy.close()
+        with closing(Calls(pickle.loads(pickle.dumps(ns.client)))) as copy:
+            location = copy.describe_table(table_id).location or ""
+        assert same_location(location, ns.location(table_id))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import lance
@@ -21,12 +21,11 @@ from lance_namespace import ErrorCode
 from .calls import (
     IDS,
     SCHEMA,
+    Calls,
     answer_of,
     code_of,
     ipc,
-    ipc_without_batches,
     items,
-    malformed_streams,
     refused,
     rows,
     unique_name,
@@ -34,10 +33,12 @@ from .calls import (
 )
 from .cases import CaseNamespace, Cases, Refusals, needs, same_location, why_absent
 from .requests import (
+    BATCH_OPERATIONS,
     BRANCH_OPERATIONS,
     DATA_OPERATIONS,
     LENIENT_ON_DECLARED,
     NOT_FOUND_ON_DECLARED,
+    batch,
     calls_of,
 )
 from .target import Target
@@ -68,8 +69,7 @@ class DataCases(Cases):
     @needs("table_properties")
     def test_create_table_keeps_table_properties(self, ns: CaseNamespace) -> None:
         ns.create_table(ns.table(), rows(range(3)), properties={"author": "Ines"})
-        properties = ns.describe_table(ns.table()).properties or {}
-        assert properties.get("author") == "Ines"
+        assert ns.properties(ns.table()).get("author") == "Ines"
 
     def test_create_table_under_a_taken_name_is_table_already_exists(
         self, ns: CaseNamespace
@@ -122,9 +122,9 @@ class DataCases(Cases):
         declared = ns.declare_table(ns.table()).location or ""
         if not ns.features.create_completes:
             with refused(ALREADY_EXISTS, naming="t"):
-                ns.create_table(ns.table(), rows(range(3)))
+                ns.with_rows()
             return
-        ns.create_table(ns.table(), rows(range(3)))
+        ns.with_rows()
         assert same_location(ns.location(ns.table()), declared)
         assert ns.ids(ns.table()) == [0, 1, 2]
 
@@ -139,12 +139,14 @@ class DataCases(Cases):
     # -- streams ---------------------------------------------------------------------------------
 
     def test_a_failed_create_table_can_be_repeated(self, ns: CaseNamespace) -> None:
-        for stream in malformed_streams():
+        whole = ipc(rows(range(1000)))
+        streams = (b"these are not the bytes of a stream", whole[: len(whole) // 2])
+        for stream in streams:
             with refused(INVALID):
                 ns.create_table(ns.table(), stream)
             assert ns.names() == []
         table_id = ns.with_rows()
-        for stream in malformed_streams():
+        for stream in streams:
             with refused(INVALID):
                 ns.create_table(table_id, stream, mode="Overwrite")
         assert ns.ids(table_id) == [0, 1, 2]
@@ -152,12 +154,11 @@ class DataCases(Cases):
     def test_create_table_from_a_stream_without_rows_makes_an_empty_table(
         self, ns: CaseNamespace
     ) -> None:
-        for name, stream in {"none": ipc_without_batches(), "empty": ipc(rows([]))}.items():
-            ns.create_table(ns.table(name), stream)
-            assert ns.count(ns.table(name)) == 0
-            answer = ns.describe_table(ns.table(name), load_detailed_metadata=True)
-            assert answer.var_schema is not None
-            assert [field.name for field in answer.var_schema.fields] == SCHEMA.names
+        table_id = ns.with_rows(ids=range(0))
+        assert ns.count(table_id) == 0
+        answer = ns.describe_table(table_id, load_detailed_metadata=True)
+        assert answer.var_schema is not None
+        assert [field.name for field in answer.var_schema.fields] == SCHEMA.names
 
     # -- count_table_rows ------------------------------------------------------------------------
 
@@ -184,67 +185,48 @@ class PylanceCases(Cases):
     def test_pylance_creates_appends_overwrites_and_reads_each_version(
         self, ns: CaseNamespace
     ) -> None:
-        _write(ns, rows(range(2)), "create")
-        assert _read(ns) == [0, 1]
+        ns.write(rows(range(2)), "create")
+        assert ns.read() == [0, 1]
         assert (ns.names(), ns.count(ns.table())) == (["t"], 2)
-        _write(ns, rows(range(2, 5)), "append")
-        assert _read(ns) == [0, 1, 2, 3, 4]
-        _write(ns, rows(range(7, 9)), "overwrite")
-        assert _read(ns) == [7, 8]
+        ns.write(rows(range(2, 5)), "append")
+        assert ns.read() == [0, 1, 2, 3, 4]
+        ns.write(rows(range(7, 9)), "overwrite")
+        assert ns.read() == [7, 8]
         assert ns.names() == ["t"]
         wanted = [[0, 1], [0, 1, 2, 3, 4], [7, 8]]
-        assert [_read(ns, version=version) for version in (1, 2, 3)] == wanted
-
-    def test_pylance_appends_to_a_table_made_by_create_table(self, ns: CaseNamespace) -> None:
-        ns.with_rows(ids=range(3))
-        _write(ns, rows(range(3, 5)), "append")
-        assert _read(ns) == [0, 1, 2, 3, 4]
+        assert [ns.read(version) for version in (1, 2, 3)] == wanted
 
     @needs("declare_again")
     def test_a_failed_first_write_can_be_tried_again(self, ns: CaseNamespace) -> None:
         with pytest.raises((BrokenReaderError, OSError, RuntimeError, ValueError)):
-            _write(ns, _broken_reader(), "create")
-        _write(ns, rows(range(4)), "create")
-        assert _read(ns) == [0, 1, 2, 3]
+            ns.write(_broken_reader(), "create")
+        ns.write(rows(range(4)), "create")
+        assert ns.read() == [0, 1, 2, 3]
         assert ns.names() == ["t"]
 
     def test_a_failed_append_changes_nothing(self, ns: CaseNamespace) -> None:
-        _write(ns, rows(range(2)), "create")
+        ns.write(rows(range(2)), "create")
         with pytest.raises((BrokenReaderError, OSError, RuntimeError, ValueError)):
-            _write(ns, _broken_reader(), "append")
-        assert _read(ns) == [0, 1]
+            ns.write(_broken_reader(), "append")
+        assert ns.read() == [0, 1]
 
     def test_pylance_reads_and_writes_through_a_second_client(self, ns: CaseNamespace) -> None:
-        _write(ns, rows(range(2)), "create")
-        second: Any = ns.target.connect()
-        lance.write_dataset(
-            rows(range(2, 5)), namespace_client=second, table_id=ns.table(), mode="append"
-        )
-        assert _read(ns) == [0, 1, 2, 3, 4]
-        if hasattr(second, "close"):
-            second.close()
+        ns.with_rows(ids=range(2))
+        with closing(Calls(ns.target.connect())) as second:
+            lance.write_dataset(
+                rows([2, 3]), namespace_client=second.client, table_id=ns.table(), mode="append"
+            )
+        assert ns.read() == [0, 1, 2, 3]
 
     def test_create_after_deregister_through_pylance_keeps_both_data(
         self, ns: CaseNamespace
     ) -> None:
-        _write(ns, rows(range(2)), "create")
+        ns.write(rows(range(2)), "create")
         before = ns.location(ns.table())
         ns.deregister_table(ns.table())
-        _write(ns, rows(range(7, 9)), "create")
-        assert _read(ns) == [7, 8]
+        ns.write(rows(range(7, 9)), "create")
+        assert ns.read() == [7, 8]
         assert ns.storage.ids(before) == [0, 1]
-
-
-def _write(ns: CaseNamespace, content: Any, mode: str) -> None:
-    dataset = lance.write_dataset(
-        content, namespace_client=ns.client, table_id=ns.table(), mode=mode
-    )
-    ns.locations.add(dataset.uri)
-
-
-def _read(ns: CaseNamespace, version: int | None = None) -> list[int]:
-    dataset = lance.dataset(namespace_client=ns.client, table_id=ns.table(), version=version)
-    return sorted(dataset.to_table()["id"].to_pylist())
 
 
 def _broken_reader() -> pa.RecordBatchReader:
@@ -466,17 +448,12 @@ class SmokeCases(DataOperationCases):
 
     @needs("managed_tables")
     def test_several_tables_are_committed_together(self, shared_namespace: CaseNamespace) -> None:
-        properties = {"managed_by": "impl"}
-        tables = [CaseTable(shared_namespace, properties=properties) for _ in range(2)]
-        for operation, field in {
-            "batch_create_table_versions": "entries",
-            "batch_commit_tables": "operations",
-        }.items():
-            if not why_absent(shared_namespace.target, operation):
+        ns = shared_namespace
+        tables = [CaseTable(ns, properties={"managed_by": "impl"}) for _ in range(2)]
+        for operation in BATCH_OPERATIONS:
+            if not why_absent(ns.target, operation):
                 entries = [{"id": each.id, **each.stage()} for each in tables]
-                if field == "operations":
-                    entries = [{"create_table_version": each} for each in entries]
-                shared_namespace.call(operation, None, **{field: entries})
+                ns.call(operation, None, **batch(operation, entries))
         assert tables[0].ids() == tables[1].ids()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import closing
 from typing import Any
 
 import lance
@@ -140,16 +140,13 @@ class PagingCases(Cases):
 
     def _listings(self, ns: CaseNamespace, option: str) -> dict[str, Callable[[Any], object]]:
         """Return each paged operation as a call that takes the value of an option."""
-        listings: dict[str, Callable[..., object]] = {
-            "list_tables": partial(ns.list_tables, ns.id),
-            "list_namespaces": partial(ns.list_namespaces, ns.target.parent),
-            "list_all_tables": ns.list_all_tables,
+        return {
+            "list_tables": lambda value: ns.list_tables(ns.id, **{option: value}),
+            "list_namespaces": lambda value: ns.list_namespaces(
+                ns.target.parent, **{option: value}
+            ),
+            "list_all_tables": lambda value: ns.list_all_tables(**{option: value}),
         }
-
-        def bound(call: Callable[..., object]) -> Callable[[Any], object]:
-            return lambda value: call(**{option: value})
-
-        return {name: bound(call) for name, call in listings.items()}
 
     def test_a_token_of_another_namespace_is_invalid_input(self, ns: CaseNamespace) -> None:
         other = ns.new_namespace()
@@ -169,9 +166,8 @@ class PagingCases(Cases):
     def test_a_token_serves_another_client(self, ns: CaseNamespace) -> None:
         self._declare(ns, "a", "b")
         token = ns.list_tables(ns.id, limit=1).page_token
-        second = Calls(ns.target.connect())
-        assert list(second.list_tables(ns.id, page_token=token).tables) == ["b"]
-        second.close()
+        with closing(Calls(ns.target.connect())) as second:
+            assert list(second.list_tables(ns.id, page_token=token).tables) == ["b"]
 
     def _rest(self, ns: CaseNamespace, token: str | None) -> list[str]:
         """Return the names after a page, read one at a time; none after the last page."""
@@ -185,17 +181,16 @@ BAD_STATE = ErrorCode.INVALID_TABLE_STATE
 DENIED = ErrorCode.PERMISSION_DENIED
 
 
+@needs("second_user")
 class PartialRightsCases(Cases):
     """No operation takes a listing for all that there is."""
 
     @pytest.fixture
     def user(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
         """The second user's client, with a namespace that she created and no listing shows her."""
-        user = CaseNamespace(target, target.second_user())
-        yield user
-        user.close()
+        with closing(CaseNamespace(target, target.second_user())) as user:
+            yield user
 
-    @needs("second_user")
     def test_a_namespace_that_no_listing_shows_can_be_used(self, user: CaseNamespace) -> None:
         assert user.name not in user.all_namespaces(user.target.parent), "a listing shows it"
         table_id = user.with_rows()
@@ -205,26 +200,23 @@ class PartialRightsCases(Cases):
         user.deregister_table(table_id)
         assert user.names() == []
 
-    @needs("second_user")
     def test_a_table_in_an_unlisted_namespace_can_be_dropped(self, user: CaseNamespace) -> None:
         location = user.location(user.with_rows())
         user.drop_table(user.table())
         assert user.names() == []
         assert user.storage.files(location) == frozenset()
 
-    @needs("second_user", "register", "shared_locations")
+    @needs("register", "shared_locations")
     def test_drop_sees_a_shared_location_in_an_unlisted_namespace(
         self, user: CaseNamespace
     ) -> None:
         place = user.dataset("shared")
-        for table_id in (user.register("one", place), user.register("two", place)):
-            user.table_exists(table_id)
-        for name in ("one", "two"):
-            with refused(BAD_STATE, naming=name):
-                user.drop_table(user.table(name))
+        for table_id in [user.register(name, place) for name in ("one", "two")]:
+            with refused(BAD_STATE, naming=table_id[-1]):
+                user.drop_table(table_id)
         assert user.storage.ids(place) == [0, 1, 2]
 
-    @needs("second_user", "register")
+    @needs("register")
     def test_drop_sees_a_shallow_clone_in_an_unlisted_namespace(self, user: CaseNamespace) -> None:
         base, place = user.with_rows("base"), user.new_location("clone")
         options = user.storage.options
@@ -237,7 +229,7 @@ class PartialRightsCases(Cases):
         user.drop_table(clone)
         user.drop_table(base)
 
-    @needs("second_user", "register", "shared_locations", "namespace_changes", "cascade")
+    @needs("register", "shared_locations", "namespace_changes", "cascade")
     def test_drop_cascade_sees_a_shared_location_in_an_unlisted_namespace(
         self, user: CaseNamespace
     ) -> None:
@@ -249,7 +241,6 @@ class PartialRightsCases(Cases):
         assert user.names() == ["one", "two"]
         assert user.storage.ids(place) == [0, 1, 2]
 
-    @needs("second_user")
     def test_a_table_that_the_user_may_not_see_is_permission_denied_and_not_missing(
         self, ns: CaseNamespace, user: CaseNamespace
     ) -> None:
@@ -260,12 +251,12 @@ class PartialRightsCases(Cases):
         assert [code_of(call, table_id) for call in calls] == [DENIED] * len(calls)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    @needs("second_user", "register", "shared_locations")
+    @needs("register", "shared_locations")
     def test_drop_keeps_the_files_of_a_table_that_the_user_may_not_see(
         self, ns: CaseNamespace, user: CaseNamespace
     ) -> None:
         place = ns.location(ns.with_rows())
-        user.register_table(user.table("mine"), user.target.register_location(place))
+        mine = user.register("mine", place)
         with refused(BAD_STATE, naming="mine"):
-            user.drop_table(user.table("mine"))
+            user.drop_table(mine)
         assert ns.storage.ids(place) == [0, 1, 2]

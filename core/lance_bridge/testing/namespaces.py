@@ -13,87 +13,14 @@ NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
 INVALID = ErrorCode.INVALID_INPUT
 
 
-class NamespaceCases(Cases):
-    """Namespaces, except names, paging and foreign tables."""
+class RootCases(Cases):
+    """The root, which always exists."""
 
-    # -- create ----------------------------------------------------------------------------------
-
-    @needs("namespace_changes")
-    def test_a_created_namespace_exists_is_described_and_is_listed(self, ns: CaseNamespace) -> None:
-        ns.namespace_exists(ns.id)
-        ns.describe_namespace(ns.id)
-        assert ns.name in ns.all_namespaces(ns.target.parent)
-
-    @needs("namespace_changes", "namespace_properties")
-    def test_namespace_properties_are_kept(self, ns: CaseNamespace) -> None:
-        created = ns.track(ns.missing_namespace())
-        wanted = {"owner of data": "Ines", "empty": "", "unicode": "Größe → 7"}
-        answer = ns.create_namespace(created, properties=wanted).properties
-        assert wanted.items() <= (answer or {}).items()
-        described = ns.describe_namespace(created).properties
-        assert wanted.items() <= (described or {}).items()
-
-    @needs("namespace_changes", "namespace_properties")
-    def test_properties_of_a_namespace_without_any_are_not_null(self, ns: CaseNamespace) -> None:
-        assert ns.describe_namespace(ns.id).properties is not None
-
-    @needs("namespace_changes")
-    def test_create_of_an_existing_namespace_is_namespace_already_exists(
-        self, ns: CaseNamespace
-    ) -> None:
-        for mode in (None, "Create", "create", "CREATE"):
-            with refused(ALREADY_EXISTS, naming=ns.name):
-                ns.create_namespace(ns.id, mode=mode)
-
-    @needs("namespace_changes")
-    def test_create_exist_ok_keeps_the_existing_namespace(self, ns: CaseNamespace) -> None:
-        table_id = ns.with_rows("kept")
-        for mode in ("ExistOk", "exist_ok", "EXIST_OK", "existok"):
-            ns.create_namespace(ns.id, mode=mode, properties={"new": "value"})
-        assert ns.ids(table_id) == [0, 1, 2]
-        properties = ns.describe_namespace(ns.id).properties or {}
-        assert "new" not in properties
-
-    @needs("namespace_changes")
-    def test_every_create_mode_makes_a_missing_namespace(self, ns: CaseNamespace) -> None:
-        for mode in ("ExistOk", "Overwrite"):
-            created = ns.track(ns.missing_namespace())
-            ns.create_namespace(created, mode=mode)
-            ns.namespace_exists(created)
-
-    @needs("namespace_changes", "namespace_properties")
-    def test_create_overwrite_replaces_an_empty_namespace(self, ns: CaseNamespace) -> None:
-        created = ns.track(ns.missing_namespace())
-        ns.create_namespace(created, properties={"key0": "1", "both": "0"})
-        for number, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE"), 1):
-            wanted = {f"key{number}": "1", "both": str(number)}
-            ns.create_namespace(created, mode=mode, properties=wanted)
-            properties = ns.describe_namespace(created).properties or {}
-            assert f"key{number - 1}" not in properties, mode
-            assert wanted.items() <= properties.items(), mode
-
-    @needs("namespace_changes")
-    def test_create_overwrite_of_a_namespace_with_tables_is_namespace_not_empty(
-        self, ns: CaseNamespace
-    ) -> None:
-        table_id = ns.with_rows("kept")
-        with refused(NOT_EMPTY, naming=ns.name):
-            ns.create_namespace(ns.id, mode="Overwrite")
-        assert ns.ids(table_id) == [0, 1, 2]
-
-    @needs("namespace_changes")
-    def test_create_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
-        created = ns.track(ns.missing_namespace())
-        with refused(INVALID, naming="Upsert"):
-            ns.create_namespace(created, mode="Upsert")
-        with refused(NOT_FOUND):
-            ns.namespace_exists(created)
-
-    def test_create_of_the_root_is_refused(self, ns: CaseNamespace) -> None:
+    def test_the_root_is_neither_created_nor_dropped(self, ns: CaseNamespace) -> None:
         with refused(INVALID, ALREADY_EXISTS):
             ns.create_namespace([])
-
-    # -- describe and exists ---------------------------------------------------------------------
+        with refused(INVALID, NOT_EMPTY):
+            ns.drop_namespace([])
 
     def test_the_root_exists_and_is_described(self, ns: CaseNamespace) -> None:
         ns.namespace_exists([])
@@ -104,15 +31,84 @@ class NamespaceCases(Cases):
         ns.describe_namespace(None)
         assert ns.all_namespaces(None) == ns.all_namespaces([])
 
-    # -- list ------------------------------------------------------------------------------------
-
     def test_a_namespace_without_children_lists_none(self, ns: CaseNamespace) -> None:
         ns.with_rows("not_a_namespace")
         assert ns.all_namespaces(ns.id) == []
 
+
+@needs("namespace_changes")
+class NamespaceCases(RootCases):
+    """Namespaces, except names, paging and foreign tables."""
+
+    # -- create ----------------------------------------------------------------------------------
+
+    def test_a_created_namespace_exists_is_described_and_is_listed(self, ns: CaseNamespace) -> None:
+        ns.namespace_exists(ns.id)
+        ns.describe_namespace(ns.id)
+        assert ns.name in ns.all_namespaces(ns.target.parent)
+
+    @needs("namespace_properties")
+    def test_namespace_properties_are_kept(self, ns: CaseNamespace) -> None:
+        created = ns.track(ns.missing_namespace())
+        wanted = {"owner of data": "Ines", "empty": "", "unicode": "Größe → 7"}
+        answer = ns.create_namespace(created, properties=wanted).properties
+        assert wanted.items() <= (answer or {}).items()
+        described = ns.describe_namespace(created).properties
+        assert wanted.items() <= (described or {}).items()
+
+    @needs("namespace_properties")
+    def test_properties_of_a_namespace_without_any_are_not_null(self, ns: CaseNamespace) -> None:
+        assert ns.describe_namespace(ns.id).properties is not None
+
+    def test_create_of_an_existing_namespace_is_namespace_already_exists(
+        self, ns: CaseNamespace
+    ) -> None:
+        for mode in (None, "Create", "create", "CREATE"):
+            with refused(ALREADY_EXISTS, naming=ns.name):
+                ns.create_namespace(ns.id, mode=mode)
+
+    def test_create_exist_ok_keeps_the_existing_namespace(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows("kept")
+        for mode in ("ExistOk", "exist_ok", "EXIST_OK", "existok"):
+            ns.create_namespace(ns.id, mode=mode, properties={"new": "value"})
+        assert ns.ids(table_id) == [0, 1, 2]
+        properties = ns.describe_namespace(ns.id).properties or {}
+        assert "new" not in properties
+
+    def test_every_create_mode_makes_a_missing_namespace(self, ns: CaseNamespace) -> None:
+        for mode in ("ExistOk", "Overwrite"):
+            created = ns.track(ns.missing_namespace())
+            ns.create_namespace(created, mode=mode)
+            ns.namespace_exists(created)
+
+    @needs("namespace_properties")
+    def test_create_overwrite_replaces_an_empty_namespace(self, ns: CaseNamespace) -> None:
+        created = ns.track(ns.missing_namespace())
+        ns.create_namespace(created, properties={"key0": "1", "both": "0"})
+        for number, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE"), 1):
+            wanted = {f"key{number}": "1", "both": str(number)}
+            ns.create_namespace(created, mode=mode, properties=wanted)
+            properties = ns.describe_namespace(created).properties or {}
+            assert f"key{number - 1}" not in properties, mode
+            assert wanted.items() <= properties.items(), mode
+
+    def test_create_overwrite_of_a_namespace_with_tables_is_namespace_not_empty(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows("kept")
+        with refused(NOT_EMPTY, naming=ns.name):
+            ns.create_namespace(ns.id, mode="Overwrite")
+        assert ns.ids(table_id) == [0, 1, 2]
+
+    def test_create_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
+        created = ns.track(ns.missing_namespace())
+        with refused(INVALID, naming="Upsert"):
+            ns.create_namespace(created, mode="Upsert")
+        with refused(NOT_FOUND):
+            ns.namespace_exists(created)
+
     # -- drop ------------------------------------------------------------------------------------
 
-    @needs("namespace_changes")
     def test_a_dropped_namespace_is_gone(self, ns: CaseNamespace) -> None:
         for mode in (None, "Fail", "fail", "Skip"):
             dropped = ns.new_namespace()
@@ -121,7 +117,6 @@ class NamespaceCases(Cases):
                 ns.namespace_exists(dropped)
             assert dropped[-1] not in ns.all_namespaces(ns.target.parent)
 
-    @needs("namespace_changes")
     def test_drop_skip_of_a_missing_namespace_succeeds(self, ns: CaseNamespace) -> None:
         missing = ns.missing_namespace()
         for mode in ("Skip", "skip", "SKIP"):
@@ -129,7 +124,6 @@ class NamespaceCases(Cases):
         with refused(NOT_FOUND):
             ns.namespace_exists(missing)
 
-    @needs("namespace_changes")
     def test_drop_restrict_of_a_namespace_with_a_table_is_namespace_not_empty(
         self, ns: CaseNamespace
     ) -> None:
@@ -139,7 +133,6 @@ class NamespaceCases(Cases):
                 ns.drop_namespace(ns.id, behavior=behavior)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    @needs("namespace_changes")
     def test_drop_restrict_of_a_namespace_with_a_declared_table_is_namespace_not_empty(
         self, ns: CaseNamespace
     ) -> None:
@@ -148,7 +141,7 @@ class NamespaceCases(Cases):
             ns.drop_namespace(ns.id)
         assert ns.names() == ["t"]
 
-    @needs("namespace_changes", "nested_namespaces")
+    @needs("nested_namespaces")
     def test_drop_restrict_of_a_namespace_with_a_child_is_namespace_not_empty(
         self, ns: CaseNamespace
     ) -> None:
@@ -158,23 +151,15 @@ class NamespaceCases(Cases):
             ns.drop_namespace(ns.id)
         ns.namespace_exists(child)
 
-    @needs("namespace_changes")
-    def test_drop_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
+    def test_drop_with_an_unknown_mode_or_behavior_is_invalid_input(
+        self, ns: CaseNamespace
+    ) -> None:
         with refused(INVALID, naming="Force"):
             ns.drop_namespace(ns.id, mode="Force")
-        ns.namespace_exists(ns.id)
-
-    @needs("namespace_changes")
-    def test_drop_with_an_unknown_behavior_is_invalid_input(self, ns: CaseNamespace) -> None:
         with refused(INVALID, naming="Purge"):
             ns.drop_namespace(ns.id, behavior="Purge")
         ns.namespace_exists(ns.id)
 
-    def test_drop_of_the_root_is_refused(self, ns: CaseNamespace) -> None:
-        with refused(INVALID, NOT_EMPTY):
-            ns.drop_namespace([])
-
-    @needs("namespace_changes")
     def test_drop_namespace_leaves_the_files_of_a_deregistered_table(
         self, ns: CaseNamespace
     ) -> None:
@@ -184,7 +169,6 @@ class NamespaceCases(Cases):
         ns.drop_namespace(ns.id)
         assert ns.storage.ids(location) == [0, 1, 2]
 
-    @needs("namespace_changes")
     def test_drop_namespace_leaves_other_files_beside_its_tables(self, ns: CaseNamespace) -> None:
         location = ns.declare_table(ns.table()).location or ""
         beside = f"{location.rstrip('/').rpartition('/')[0]}/{ns.name}_beside"
@@ -196,18 +180,16 @@ class NamespaceCases(Cases):
 
     # -- cascade ---------------------------------------------------------------------------------
 
-    @needs("namespace_changes", "cascade")
+    @needs("cascade")
     def test_drop_cascade_drops_the_tables_and_their_data(self, ns: CaseNamespace) -> None:
-        for name in ("a", "b"):
-            ns.with_rows(name)
+        locations = [ns.location(ns.with_rows(name)) for name in ("a", "b")]
         ns.declare_table(ns.table("declared"))
-        locations = [ns.location(ns.table(name)) for name in ("a", "b")]
         ns.drop_namespace(ns.id, behavior="Cascade")
         with refused(NOT_FOUND, naming=ns.name):
             ns.namespace_exists(ns.id)
         assert [ns.storage.files(each) for each in locations] == [frozenset()] * 2
 
-    @needs("namespace_changes", "cascade")
+    @needs("cascade")
     def test_drop_cascade_of_an_empty_namespace_drops_it(self, ns: CaseNamespace) -> None:
         for behavior in ("Cascade", "cascade", "CASCADE"):
             dropped = ns.new_namespace()
@@ -215,18 +197,13 @@ class NamespaceCases(Cases):
             with refused(NOT_FOUND):
                 ns.namespace_exists(dropped)
 
-    @needs("namespace_changes", "cascade")
-    def test_drop_cascade_leaves_the_tables_of_other_namespaces(self, ns: CaseNamespace) -> None:
-        other = ns.new_namespace()
-        ns.create_table([*other, "t"], rows(range(5)))
-        ns.with_rows()
-        ns.drop_namespace(ns.id, behavior="Cascade")
-        assert ns.ids([*other, "t"]) == [0, 1, 2, 3, 4]
-
-    @needs("namespace_changes", "cascade")
-    def test_drop_cascade_leaves_the_files_of_a_deregistered_table(self, ns: CaseNamespace) -> None:
+    @needs("cascade")
+    def test_drop_cascade_leaves_what_is_not_in_the_namespace(self, ns: CaseNamespace) -> None:
+        elsewhere = [*ns.new_namespace(), "t"]
+        ns.create_table(elsewhere, rows(range(5)))
         ns.with_rows("dropped")
         location = ns.location(ns.with_rows("deregistered"))
         ns.deregister_table(ns.table("deregistered"))
         ns.drop_namespace(ns.id, behavior="Cascade")
+        assert ns.ids(elsewhere) == [0, 1, 2, 3, 4]
         assert ns.storage.ids(location) == [0, 1, 2]

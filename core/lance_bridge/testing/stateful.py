@@ -114,29 +114,27 @@ class Model:
         entry = self.tables(namespace).get(name)
         if entry is None:
             entry = self.namespaces[namespace][name] = Entry(ids=ids)
-        elif entry.ids is None and (self.create_completes or mode == "Overwrite"):
+        elif mode == "Overwrite" or (entry.ids is None and self.create_completes):
             entry.ids = ids
         elif mode == "Create":
             raise TableAlreadyExistsError(name)
-        elif mode == "Overwrite":
-            entry.ids = ids
         return entry
 
     def register(self, namespace: str, name: str, mode: str, location: str, ids: Ids) -> Entry:
         """Apply RegisterTable."""
         entry = self.tables(namespace).get(name)
-        if entry and mode == "Create":
-            raise TableAlreadyExistsError(name)
         if entry:
+            if mode == "Create":
+                raise TableAlreadyExistsError(name)
             self._keep(entry)
-        self.namespaces[namespace][name] = Entry(location, ids)
-        return self.namespaces[namespace][name]
+        entry = self.namespaces[namespace][name] = Entry(location, ids)
+        return entry
 
     def deregister(self, namespace: str, name: str) -> Entry:
         """Apply DeregisterTable."""
-        entry = self.table(namespace, name)
+        entry = self.drop(namespace, name)
         self._keep(entry)
-        return self.namespaces[namespace].pop(name)
+        return entry
 
     def drop(self, namespace: str, name: str) -> Entry:
         """Apply DropTable."""
@@ -171,10 +169,18 @@ COUNTS = st.integers(0, 5)
 _IN_A_MISSING_NAMESPACE = (
     "test_operations_on_a_table_of_a_missing_namespace_are_namespace_not_found"
 )
-_Answer = tuple[ErrorCode | None, Any]
+_WITHOUT_ROWS = "test_create_table_from_a_stream_without_rows_makes_an_empty_table"
+_COMPLETES_DECLARED = "test_create_table_in_other_modes_completes_a_declared_table"
+_REGISTER_OVERWRITE = "test_register_overwrite_replaces_the_entry_and_keeps_both_data"
+_NAMESPACE_CASES = {
+    "ExistOk": "test_create_exist_ok_keeps_the_existing_namespace",
+    "Overwrite": "test_create_overwrite_replaces_an_empty_namespace",
+    "Skip": "test_drop_skip_of_a_missing_namespace_succeeds",
+}
+"""Mode of a change of a namespace to its case: a target that deviates there skips it here."""
 
 
-def _outcome(call: Callable[[], Any]) -> _Answer:
+def _outcome(call: Callable[[], Any]) -> tuple[ErrorCode | None, Any]:
     """Return the code of the Lance error, or None and the result."""
     try:
         return None, call()
@@ -183,7 +189,7 @@ def _outcome(call: Callable[[], Any]) -> _Answer:
 
 
 class CatalogMachine(RuleBasedStateMachine):
-    """Drives a catalog and the model side by side. ``target`` is set by :func:`machine_for`."""
+    """Drives a catalog and the model side by side. A subclass sets ``target``."""
 
     target: Target
 
@@ -219,17 +225,10 @@ class CatalogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.features.namespace_changes)
     @rule(which=NAMESPACES, mode=CREATE_MODES)
     def create_namespace(self, which: int, mode: str) -> None:
-        if mode == "ExistOk" and self._deviates(
-            "test_create_exist_ok_keeps_the_existing_namespace"
-        ):
-            return
-        if mode == "Overwrite" and self._deviates(
-            "test_create_overwrite_replaces_an_empty_namespace"
-        ):
-            return
         self._compare(
             lambda: self.ns.create_namespace(self.ids[which], mode=mode),
             lambda: self.model.create_namespace(self._name(which), mode),
+            unless=_NAMESPACE_CASES.get(mode, ""),
         )
 
     @precondition(lambda self: self.features.namespace_changes)
@@ -241,11 +240,10 @@ class CatalogMachine(RuleBasedStateMachine):
     def drop_namespace(self, which: int, mode: str, behavior: str) -> None:
         if behavior == "Cascade" and not self.features.cascade:
             return
-        if mode == "Skip" and self._deviates("test_drop_skip_of_a_missing_namespace_succeeds"):
-            return
         self._compare(
             lambda: self.ns.drop_namespace(self.ids[which], mode=mode, behavior=behavior),
             lambda: self.model.drop_namespace(self._name(which), mode, behavior),
+            unless=_NAMESPACE_CASES.get(mode, ""),
         )
 
     @rule(which=NAMESPACES)
@@ -259,30 +257,24 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def declare(self, which: int, name: str) -> None:
-        if self._skips(which, "declare_table"):
-            return
         answers = self._compare(
             lambda: self.ns.declare_table(self._id(which, name)).location,
             lambda: self.model.declare(self._name(which), name),
+            unless=self._if_missing(which, "declare_table"),
         )
         self._check_location(answers)
 
     @rule(which=NAMESPACES, name=TABLES, mode=CREATE_MODES, count=COUNTS)
     def create(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "create_table"):
+        if count == 0 and self.target.deviates(_WITHOUT_ROWS):
             return
-        if count == 0 and self._deviates(
-            "test_create_table_from_a_stream_without_rows_makes_an_empty_table"
-        ):
-            return
-        if mode == "ExistOk" and self._deviates(
-            "test_create_table_in_other_modes_completes_a_declared_table"
-        ):
+        if mode == "ExistOk" and self.target.deviates(_COMPLETES_DECLARED):
             return
         ids = list(range(count))
         answers = self._compare(
             lambda: self.ns.create_table(self._id(which, name), rows(ids), mode=mode).location,
             lambda: self.model.create(self._name(which), name, mode, ids),
+            unless=self._if_missing(which, "create_table"),
         )
         self._check_location(answers, moved=mode == "Overwrite")
 
@@ -291,20 +283,18 @@ class CatalogMachine(RuleBasedStateMachine):
         which=NAMESPACES, name=TABLES, mode=st.sampled_from(["Create", "Overwrite"]), count=COUNTS
     )
     def register(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "register_table"):
-            return
         if mode == "Overwrite" and (
-            not self.features.alter
-            or self._deviates("test_register_overwrite_replaces_the_entry_and_keeps_both_data")
+            not self.features.alter or self.target.deviates(_REGISTER_OVERWRITE)
         ):
             return
         self.datasets += 1
-        place = self.ns.dataset(f"d{self.datasets}", range(count))
+        ids, place = list(range(count)), self.ns.dataset(f"d{self.datasets}", range(count))
         location = self.target.register_location(place)
-        self.model.kept[place] = list(range(count))
+        self.model.kept[place] = ids
         answers = self._compare(
             lambda: self.ns.register_table(self._id(which, name), location, mode=mode),
-            lambda: self.model.register(self._name(which), name, mode, place, list(range(count))),
+            lambda: self.model.register(self._name(which), name, mode, place, ids),
+            unless=self._if_missing(which, "register_table"),
         )
         if answers is not None:
             del self.model.kept[place]
@@ -312,9 +302,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.features.rename)
     @rule(which=NAMESPACES, name=TABLES, to=NAMESPACES, new_name=TABLES)
     def rename(self, which: int, name: str, to: int, new_name: str) -> None:
-        if which != to and not self.features.rename_across:
-            return
-        if (which, name) == (to, new_name):
+        if (which != to and not self.features.rename_across) or (which, name) == (to, new_name):
             return
         self._compare(
             lambda: self.ns.rename_table(
@@ -325,20 +313,18 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def deregister(self, which: int, name: str) -> None:
-        if self._skips(which, "deregister_table"):
-            return
         self._compare(
             lambda: self.ns.deregister_table(self._id(which, name)),
             lambda: self.model.deregister(self._name(which), name),
+            unless=self._if_missing(which, "deregister_table"),
         )
 
     @rule(which=NAMESPACES, name=TABLES)
     def drop(self, which: int, name: str) -> None:
-        if self._skips(which, "drop_table"):
-            return
         answers = self._compare(
             lambda: self.ns.drop_table(self._id(which, name)),
             lambda: self.model.drop(self._name(which), name),
+            unless=self._if_missing(which, "drop_table"),
         )
         if answers is not None:
             files = self.ns.storage.files(answers[1].location)
@@ -348,12 +334,11 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES, shout=st.booleans())
     def describe(self, which: int, name: str, shout: bool) -> None:
-        if self._skips(which, "describe_table"):
-            return
         asked = name.upper() if self.features.folds_case and shout else name
         answers = self._compare(
             lambda: self.ns.describe_table(self._id(which, asked), check_declared=True),
             lambda: self.model.table(self._name(which), name),
+            unless=self._if_missing(which, "describe_table"),
         )
         if answers is not None:
             answer, entry = answers
@@ -362,11 +347,10 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def exists(self, which: int, name: str) -> None:
-        if self._skips(which, "table_exists"):
-            return
         self._compare(
             lambda: self.ns.table_exists(self._id(which, name)),
             lambda: self.model.table(self._name(which), name),
+            unless=self._if_missing(which, "table_exists"),
         )
 
     @rule(which=NAMESPACES)
@@ -399,16 +383,20 @@ class CatalogMachine(RuleBasedStateMachine):
     def _id(self, which: int, name: str) -> list[str]:
         return [*self.ids[which], name]
 
-    def _deviates(self, case: str) -> bool:
-        return self.target.deviates(case)
-
-    def _skips(self, which: int, operation: str) -> bool:
-        """Return whether the namespace is missing and the target deviates there."""
+    def _if_missing(self, which: int, operation: str) -> str:
+        """Return the case of an operation in a missing namespace; empty if the namespace exists."""
         is_missing = self._name(which) not in self.model.namespaces
-        return is_missing and self._deviates(f"{_IN_A_MISSING_NAMESPACE}[{operation}]")
+        return f"{_IN_A_MISSING_NAMESPACE}[{operation}]" if is_missing else ""
 
-    def _compare(self, real: Callable[[], Any], model: Callable[[], Any]) -> tuple[Any, Any] | None:
-        """Require the same code from both; return both results, or None if both refused."""
+    def _compare(
+        self, real: Callable[[], Any], model: Callable[[], Any], unless: str = ""
+    ) -> tuple[Any, Any] | None:
+        """Require the same code from both; return both results, or None if both refused.
+
+        The step is skipped if the target deviates in the case ``unless``.
+        """
+        if unless and self.target.deviates(unless):
+            return None
         expected, wanted = _outcome(model)
         code, answer = _outcome(real)
         assert code == expected, f"the catalog answered {code!r} ({answer}), not {expected!r}"
@@ -447,22 +435,13 @@ class CatalogMachine(RuleBasedStateMachine):
             assert self.ns.storage.ids(location) == ids, f"data at {location}"
 
 
-def machine_for(tested: Target) -> type[CatalogMachine]:
-    """Return a machine that drives one target."""
-
-    class BoundMachine(CatalogMachine):
-        target = tested
-
-    return BoundMachine
-
-
 class StatefulCases(Cases):
     """The whole catalog, compared with the model."""
 
     def test_random_sequences_of_operations_agree_with_the_model(self, target: Target) -> None:
         bounds = target.stateful_bounds
         run_state_machine_as_test(
-            machine_for(target),
+            type("BoundMachine", (CatalogMachine,), {"target": target}),
             settings=settings(
                 max_examples=bounds.examples,
                 stateful_step_count=bounds.steps,

@@ -110,30 +110,29 @@ class StatefulBounds:
 
 def from_capabilities(capabilities: Capabilities, base: Features | None = None) -> Features:
     """Return ``base`` with the features that the capabilities decide."""
+    switches: dict[str, Any] = {name: not why for name, why in _reasons(capabilities).items()}
     return replace(
         base or Features(),
         folds_case=capabilities.folds_case,
-        namespace_changes=not capabilities.no_namespace_changes,
-        alter=not capabilities.no_alter,
-        managed_tables=not (capabilities.no_alter or capabilities.no_managed_tables),
-        rename=not capabilities.no_rename,
-        rename_across=not (capabilities.no_rename or capabilities.no_rename_across),
         max_namespace_name=capabilities.namespace_levels[-1].max_length,
         max_table_name=capabilities.table_rule.max_length,
+        **switches,
     )
 
 
 def reasons_from(capabilities: Capabilities) -> dict[str, str]:
     """Return the features that `from_capabilities` turns off, with the reasons."""
-    no_managed = capabilities.no_managed_tables or capabilities.no_alter
-    reasons = {
+    return {name: f"{name}: {why}" for name, why in _reasons(capabilities).items() if why}
+
+
+def _reasons(capabilities: Capabilities) -> dict[str, str]:
+    return {
         "namespace_changes": capabilities.no_namespace_changes,
         "alter": capabilities.no_alter,
-        "managed_tables": no_managed,
+        "managed_tables": capabilities.no_managed_tables or capabilities.no_alter,
         "rename": capabilities.no_rename,
         "rename_across": capabilities.no_rename or capabilities.no_rename_across,
     }
-    return {name: f"{name}: {reason}" for name, reason in reasons.items() if reason}
 
 
 def without(features: Features, *names: str) -> Features:
@@ -426,7 +425,7 @@ class Target(ABC):
 
         A need is a feature, an optional method, or an operation (``LanceNamespace``).
         """
-        if hasattr(Features, need) or need in Features.__dataclass_fields__:
+        if hasattr(Features, need):
             value = getattr(self.features, need)
             return "" if value else f"{type(self).__name__} declares features.{need} = {value!r}"
         if hasattr(LanceNamespace, need):

@@ -184,15 +184,14 @@ def _check_catalog(name: str, properties: Mapping[str, str]) -> None:
         InvalidInputError: (13) a property is unknown, missing or wrong.
     """
     from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.errors import invalid  # noqa: PLC0415 - the same
 
     if registry.is_implementation(name):
-        raise api.InvalidInputError(
-            f"'{name}' is the name of an implementation: give the catalog another name"
-        )
+        raise invalid(f"'{name}' is the name of an implementation: give the catalog another name")
     rest = dict(properties)
     impl = rest.pop("impl", None)
     if impl is None:
-        raise api.InvalidInputError(f"Catalog '{name}' is not in the file yet: also pass impl=")
+        raise invalid(f"Catalog '{name}' is not in the file yet: also pass impl=")
     found = registry.find(impl)
     if issubclass(found, lance_bridge.LanceBridgeNamespace):
         overrides = lance_bridge.config.environment(found.config_type, name)
@@ -201,9 +200,7 @@ def _check_catalog(name: str, properties: Mapping[str, str]) -> None:
         root = rest.get("root", "")
         if not Path(root).is_absolute():  # commands may run in other directories
             absolute = Path(root).absolute()
-            raise api.InvalidInputError(
-                f"root '{root}' is not an absolute path: give root={absolute}"
-            )
+            raise invalid(f"root '{root}' is not an absolute path: give root={absolute}")
 
 
 # -- the file --------------------------------------------------------------------------------------

@@ -171,7 +171,13 @@ def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int |
 
     if isinstance(namespace, lance_bridge.LanceBridgeNamespace):
         return load_table(namespace, names).open(Ref.of(version)).schema
-    no_rows = {"id": names, "version": version, "filter": "false", "k": 1, "vector": {}}
+    no_rows: dict[str, Any] = {
+        "id": names,
+        "version": version,
+        "filter": "false",
+        "k": 1,
+        "vector": {},
+    }
     return _read_rows(namespace, api.QueryTableRequest.model_validate(no_rows)).schema
 
 

@@ -254,7 +254,7 @@ def test_values_that_cannot_be_shown_are_an_error_that_names_the_column() -> Non
 @pytest.mark.spec("cli.md#pages")
 def test_lists_print_the_page_token_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     for output, written in ((RowsOutput.TEXT, "a.b"), (RowsOutput.CSV, "table\na.b\n")):
-        print_page(output, "tables", ["table"], [{"table": "a.b"}], "next")
+        print_page(output, "tables", ["table"], [("a.b",)], "next")
         shown = capsys.readouterr()
         assert written in shown.out
         assert "--page-token" not in shown.out

@@ -13,7 +13,7 @@ from typing import Any
 SECONDS = 60.0
 
 
-DRIVER, SCANS = b"driver_service", b"scan_service"
+DRIVER, SCANS = b"processes\0driver", b"processes\0executor"
 """What the command lines of the processes have: that of the driver, and that of an executor."""
 
 

@@ -26,12 +26,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from servers.http_proxy import Fault, HttpProxy, Request
 
+from lance_bridge_spark import processes
 from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress, catalogs_of
-from lance_bridge_spark.channel import Channel
-from lance_bridge_spark.source import scan_service, with_catalogs, worker_calls
+from lance_bridge_spark.processes import Channel
+from lance_bridge_spark.source import with_catalogs, worker_calls
 from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.source.writer import Target
-from lance_bridge_spark.sql import driver_service
 
 from .python_processes import arguments, await_end, kill, paused, pids, the_pid
 from .sql_helpers import setting, stream_all
@@ -272,7 +272,7 @@ def test_a_task_that_reads_and_writes_imports_no_catalog(tmp_path: Path) -> None
 def test_the_process_that_reads_on_an_executor_imports_no_catalog() -> None:
     """And the source is found by its name there."""
     code = """
-import sys, lance_bridge_spark.source.scan_service
+import sys, lance_bridge_spark.processes
 print(*sys.modules)
 from lance_bridge_spark.source import LanceSource, with_catalogs
 print(LanceSource)
@@ -391,13 +391,13 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Fu
     ours, theirs = socket.socketpair()
     channel = Channel(theirs.makefile("rb"), theirs.makefile("wb"))
     codes: list[int] = []
-    monkeypatch.setattr(driver_service, "open_standard_channel", lambda: channel)
+    monkeypatch.setattr(processes, "open_standard_channel", lambda: channel)
     # What it does to its whole process would be done to that of the tests.
-    monkeypatch.setattr(driver_service, "freeze_imports", lambda: None)
+    monkeypatch.setattr(processes, "freeze_imports", lambda: None)
     monkeypatch.setattr("os._exit", codes.append)
 
     def main() -> int:
-        driver_service.main()
+        processes.main("driver")
         return codes.pop()
 
     with theirs, ThreadPoolExecutor(1) as thread, ours:
@@ -453,7 +453,7 @@ def read_some(partitions: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def connection() -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     ended.clear()
-    thread = threading.Thread(target=scan_service.answer, args=(theirs,))
+    thread = threading.Thread(target=processes.answer, args=(theirs,))
     thread.start()
     with ours:
         yield ours
@@ -505,7 +505,7 @@ def test_a_task_that_has_read_enough_ends_the_scan(connection: socket.socket) ->
 
 @pytest.mark.servers
 def test_only_the_owner_may_connect_and_the_socket_goes_with_the_process() -> None:
-    command = [sys.executable, "-m", "lance_bridge_spark.source.scan_service"]
+    command = [sys.executable, "-m", "lance_bridge_spark.processes", "executor"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

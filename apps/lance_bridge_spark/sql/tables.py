@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +36,7 @@ from ..schemas import ROW_ADDRESS
 from ..source.options import Options, ReadOptions, entry_to_json
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
-from . import columns, planning
+from . import columns
 from .new_tables import LANCE, Data, Definition, publish_new
 
 Args = Mapping[str, Any]
@@ -41,6 +44,33 @@ Answer = dict[str, Any]
 
 _FRAGMENT_BITS = 32
 """A row's address is its fragment's id, followed by its offset there in this many low bits."""
+
+
+# -- loaded tables ---------------------------------------------------------------------------------
+#
+# Tables that statements have loaded, so that planning a read needs no second catalog call.
+
+_MOST = 256
+"""More tables than concurrent statements load before they are planned."""
+
+_tables: OrderedDict[str, SparkTable] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _keep(table: SparkTable) -> str:
+    """Keep a table for some time, and return the name to get it by."""
+    name = uuid.uuid4().hex
+    with _lock:
+        _tables[name] = table
+        while len(_tables) > _MOST:
+            _tables.popitem(last=False)
+    return name
+
+
+def loaded(name: str | None) -> SparkTable | None:
+    """Return a table by its name, or None if another process kept it or it was evicted."""
+    with _lock:
+        return None if name is None else _tables.get(name)
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -90,7 +120,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
         travel = _to_time_travel(Options(options).reading())
     table = find(catalog, args)
     travel, dataset = travel.open(table)
-    description = {**describe(table, dataset), "loaded": planning.keep(table)}
+    description = {**describe(table, dataset), "loaded": _keep(table)}
     if travel.ref.branch is not None:
         description["branch"] = travel.ref.branch
     return {**description, "chosen": True} if travel.is_chosen else description

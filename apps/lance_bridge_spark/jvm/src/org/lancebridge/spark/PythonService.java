@@ -33,7 +33,7 @@ final class PythonService {
 
   static PythonService of(PythonSetup python) {
     return SERVICES.computeIfAbsent(
-        python.launch("lance_bridge_spark.sql.driver_service", "The SQL catalog needs Python on the driver"),
+        python.launch("driver", "The SQL catalog needs Python on the driver"),
         PythonService::new);
   }
 

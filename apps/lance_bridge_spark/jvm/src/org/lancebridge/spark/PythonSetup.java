@@ -43,11 +43,12 @@ final class PythonSetup implements Serializable {
   }
 
   /**
-   * Return how to start a module on this machine.
+   * Return how to start a process on this machine.
    *
+   * @param role the argument of {@code lance_bridge_spark.processes}
    * @param need the beginning of the error message if it cannot be started
    */
-  PythonLaunch launch(String module, String need) {
+  PythonLaunch launch(String role, String need) {
     Map<String, String> variables = new TreeMap<>(environment);
     List<String> path = addedFiles();
     for (String each : new String[] {
@@ -59,7 +60,7 @@ final class PythonSetup implements Serializable {
     }
     variables.put(PATH, String.join(File.pathSeparator, path));
     variables.put("PYTHONUNBUFFERED", "YES");
-    return new PythonLaunch(executable, module, variables, need);
+    return new PythonLaunch(executable, role, variables, need);
   }
 
   /** Return the modules and archives that were added to the session, or to the Spark Connect client. */

@@ -18,7 +18,7 @@ final class ScanService {
 
   static ScanService of(PythonSetup python) {
     return SERVICES.computeIfAbsent(
-        python.launch("lance_bridge_spark.source.scan_service", "Reads of Lance need Python on each executor"),
+        python.launch("executor", "Reads of Lance need Python on each executor"),
         ScanService::new);
   }
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import typer
-from commands import run_command
+from servers.processes import run_command
 from typer import rich_utils
 from typer.testing import CliRunner, Result
 

@@ -13,10 +13,10 @@ from typing import Any
 import lance
 import lance_namespace as api
 import pytest
-from commands import run_command
 from lance_namespace import DeclareTableRequest
 from lance_namespace.errors import InvalidInputError
 from servers.hive_entries import raw_client
+from servers.processes import run_command
 from typer.testing import CliRunner
 
 from lance_bridge.catalog import LATEST

@@ -20,8 +20,7 @@ import lance
 import pyarrow as pa
 import pytest
 import typer
-from commands import run_command
-from servers.processes import free_port, wait_until
+from servers.processes import free_port, run_command, wait_until
 
 import lance_bridge
 import lance_bridge_migrate as migrations

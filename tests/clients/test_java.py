@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from clients.catalogs import Backend
 from clients.fetched import java_client
-from commands import run_command
 from server.gateways import serving
+from servers.processes import run_command
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway

@@ -18,8 +18,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from commands import run_command
 from core.memory_catalog import MemoryNamespace
+from servers.processes import run_command
 from servers.unity import UnityServer
 
 from lance_bridge import scan

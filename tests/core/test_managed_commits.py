@@ -20,6 +20,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
+from servers.processes import returns_in_child
 
 from lance_bridge import managed_state as states
 from lance_bridge.catalog import LATEST
@@ -34,7 +35,6 @@ from lance_bridge.storage import manifests
 from lance_bridge.table import Table
 from lance_bridge.testing.calls import Calls, ipc
 
-from .forks import returns_in_child
 from .managed_tables import (
     KEY,
     MANAGED,

@@ -18,6 +18,7 @@ from typing import Any
 import boto3
 import pytest
 from lance_namespace import errors
+from servers.processes import returns_in_child
 
 import lance_bridge
 from lance_bridge import catalog
@@ -30,7 +31,6 @@ from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
-from .forks import returns_in_child
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .memory_tables import BEFORE, TABLE, VENDOR, count_rows, create, described, put, raising
 

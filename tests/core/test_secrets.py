@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.forks import returns_in_child
 from core.secret_search import Secrets, hadoop_token
 from lance_namespace.errors import InvalidInputError
-from servers.processes import free_port
+from servers.processes import free_port, returns_in_child
 
 from lance_bridge.config import load
 from lance_bridge.namespace import LanceBridgeNamespace

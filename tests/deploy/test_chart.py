@@ -17,7 +17,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from commands import run_command
+from servers.processes import run_command
 
 from lance_bridge_server.access.policies import CedarAuthorizer
 from lance_bridge_server.config import ServerSettings, SettingsSource

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from commands import run_command
 from server.authenticated import LIST, serving_settings
 from server.certificates import Authority, loopback
+from servers.processes import run_command
 
 from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.access.authentication import Principal

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli.program import run
-from commands import run_command
+from servers.processes import run_command
 
 from lance_bridge_server.config import ServerSettings
 

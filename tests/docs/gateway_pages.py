@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 import lance_namespace as api
 from cli.program import pasted
-from commands import run_command
 from server.authenticated import serve
 from servers.metastores import Metastores
+from servers.processes import run_command
 
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.access.api_keys import ApiKeyFile

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from commands import run_command
+from servers.processes import run_command
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options

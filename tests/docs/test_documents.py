@@ -10,9 +10,9 @@ from pathlib import Path
 
 import lance_namespace as api
 import pytest
-from commands import run_command
 from lance_namespace import LanceNamespace
 from servers.glue_server import GlueServer
+from servers.processes import run_command
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 import lance_bridge

@@ -21,10 +21,10 @@ import pytest
 import typer
 import yaml
 from cli.program import pasted
-from commands import run_command
 from copier import run_copy
 from lance_namespace.errors import ErrorCode
 from server.certificates import Authority
+from servers.processes import run_command
 
 import lance_bridge
 from lance_bridge import Catalog, LanceBridgeNamespace, registry

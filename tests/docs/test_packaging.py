@@ -20,9 +20,9 @@ import pytest
 import yaml
 from check_jsonschema import main as check_schema
 from click.testing import CliRunner
-from commands import run_command
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+from servers.processes import run_command
 
 from hatch_readme import with_links
 from lance_bridge import jvm

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run_command
+from servers.processes import run_command
 
 pytestmark = pytest.mark.checks
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from core.forks import returns_in_child
 from lance_namespace import LanceNamespace, errors
 from lance_namespace_urllib3_client import models
 from pydantic import BaseModel
+from servers.processes import returns_in_child
 
 from lance_bridge.errors import (
     OutcomeUnknownError,

@@ -14,9 +14,9 @@ import lance
 import lance_namespace as api
 import lancedb
 import pytest
-from commands import run_command
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
+from servers.processes import run_command
 
 import lance_bridge
 from lance_bridge.testing.calls import Calls, rows

@@ -10,7 +10,7 @@ import venv
 from collections.abc import Iterable
 from pathlib import Path
 
-from commands import run_command
+from servers.processes import run_command
 
 REPOSITORY = Path(__file__).parents[2]
 INSTALL_SECONDS = 900.0

@@ -17,10 +17,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from commands import run_command
 from install.environments import INSTALL_SECONDS, REPOSITORY, Environment, build_wheel
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
+from servers.processes import run_command
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from commands import run_command
 from install.environments import REPOSITORY, Environment, link_programs
 from servers.metastores import Metastores
+from servers.processes import run_command
 
 from lance_bridge_metastore import Metastore
 from release.distributions import JAR

@@ -15,7 +15,6 @@ import lance
 import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
-from managed import death
 from managed.writer import row
 
 import lance_bridge
@@ -23,6 +22,8 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.managed import batch_recovery as recovery
 from lance_bridge.managed_state import PreparedVersion
 from lance_bridge.storage.manifests import Scheme, name_of
+
+from . import death
 
 _ROWS_EACH = 10
 """After how many reads a reader also compares the rows."""

@@ -48,7 +48,7 @@ from lance_bridge.records import FOREIGN_COMMITS, MARK, ForeignCommits
 from lance_bridge.storage.lance_files import MARK_FILE
 from lance_bridge.testing.calls import ipc
 
-from .dying_clients import SECONDS, Clients, Death
+from .death import SECONDS, Clients, Death
 from .operator import Operator, Place, asks_to_wait, ways_out
 from .tables import Change, Home, Model, Outcome, Values, rows_in, table_of, values_of
 

@@ -21,7 +21,6 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from managed import batch_writer, death
 from managed.batch_writer import BatchJob, acknowledged, read_all, resumed
 from managed.conftest import GLUE, GLUE_S3, NewTable
 from managed.tables import (
@@ -48,6 +47,8 @@ from servers.proxy import Hold, ThriftProxy
 
 from lance_bridge import managed_state as state
 from lance_bridge.testing.calls import ipc
+
+from . import batch_writer, death
 
 pytestmark = pytest.mark.servers
 

@@ -22,10 +22,11 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 from lance_namespace import errors
-from managed import death
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc
+
+from . import death
 
 SCHEMA = pa.schema([pa.field("writer", pa.int64()), pa.field("sequence", pa.int64())])
 _PAUSE = 0.05

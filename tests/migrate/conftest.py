@@ -8,13 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from migrate.places import (
-    Place,
-    drop_in_hive,
-    glue_reader,
-    hive_reader,
-    unity_reader,
-)
 from migrate.runner import Runner
 from migrate.sessions import Checker, beside, checker
 from servers.glue_server import GlueServer
@@ -23,6 +16,8 @@ from servers.sparks import RELEASE, conf_of
 from servers.unity import UnityServer
 
 from lance_bridge_migrate import Migrations
+
+from .places import Place, drop_in_hive, glue_reader, hive_reader, unity_reader
 
 CATALOG = "main"
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import databricks.sdk  # noqa: F401 - imported before children are forked
-from migrate.places import Place
 from servers.processes import end
 
 import lance_bridge_glue.catalog  # noqa: F401 - the same
@@ -33,6 +32,8 @@ import lance_bridge_unity.catalog  # noqa: F401 - the same
 from lance_bridge_migrate import Migration, Migrations, RunOptions, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
 from lance_bridge_migrate.record import Event, Journal
+
+from .places import Place
 
 _CHANGES = (
     "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_ownership",

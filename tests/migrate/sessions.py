@@ -25,7 +25,6 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from migrate.places import Place, Run, hive_reader
 from servers.sparks import Running, Spark, SparkFailedError
 from spark.sql_helpers import setting
 
@@ -46,6 +45,8 @@ from lance_bridge_migrate.plan import Item, new_id
 from lance_bridge_migrate.record import Event, Journal
 from lance_bridge_migrate.spark.session import address_of_session
 from lance_bridge_spark.source.writer import Commit
+
+from .places import Place, Run, hive_reader
 
 _START_SECONDS = 120.0
 _CHECK_SECONDS = 280.0

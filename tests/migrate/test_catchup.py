@@ -12,7 +12,6 @@ import lance
 import pytest
 from lance_namespace import errors
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.places import Place, Run, error_of, register_rows
 from migrate.sessions import (
     AT_COMMIT,
     CHANGES,
@@ -48,6 +47,8 @@ from lance_bridge_migrate.spark import changes
 from lance_bridge_migrate.spark.changes import ChangeRange
 from lance_bridge_migrate.spark.sources import SourceTable
 from lance_bridge_spark.source.writer import Commit
+
+from .places import Place, Run, error_of, register_rows
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#catch-up")]
 

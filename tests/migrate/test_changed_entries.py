@@ -9,7 +9,14 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.places import (
+from migrate.sessions import Died, dying_before
+from servers.glue_server import GlueServer
+from servers.hive_entries import MARKS, raw_client
+
+from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_migrate import State, verify
+
+from .places import (
     Place,
     counts_of,
     files,
@@ -23,12 +30,6 @@ from migrate.places import (
     set_parameter,
     without,
 )
-from migrate.sessions import Died, dying_before
-from servers.glue_server import GlueServer
-from servers.hive_entries import MARKS, raw_client
-
-from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_migrate import State, verify
 
 pytestmark = [
     pytest.mark.servers,

@@ -17,16 +17,6 @@ import typer
 import yaml
 from cli.program import PROGRAM, answer_of, at_terminal, examples, pasted, program, run
 from core.secret_search import Secrets, command_lines, log_everything
-from migrate.places import (
-    Place,
-    add_rows,
-    files,
-    make_parquet_table,
-    make_theirs,
-    read_by_name,
-    register_rows,
-    write,
-)
 from servers.glue_server import GlueServer
 from servers.replies import replying
 
@@ -37,6 +27,17 @@ from lance_bridge_migrate import Address, Item, Plan
 from lance_bridge_migrate.commands.output import print_plan
 from lance_bridge_migrate.plan import blocker, now, warning
 from lance_bridge_migrate.record import Migrations
+
+from .places import (
+    Place,
+    add_rows,
+    files,
+    make_parquet_table,
+    make_theirs,
+    read_by_name,
+    register_rows,
+    write,
+)
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert", "migration.md#plan")]
 

@@ -18,7 +18,6 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
-from migrate.places import counts_of, error_of, files
 from migrate.sessions import (
     Died,
     Scene,
@@ -37,6 +36,8 @@ from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages
 from lance_bridge_migrate.report import report_of
+
+from .places import counts_of, error_of, files
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 

@@ -22,7 +22,18 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
-from migrate.places import (
+from migrate.sessions import Died, dying_before, failed, moments
+from servers.glue_server import ACCOUNT, GlueServer
+from servers.hive_entries import raw_client
+
+from lance_bridge import blobs
+from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
+from lance_bridge_migrate import Level, State, verify
+from lance_bridge_migrate.migration import Stopped
+from lance_bridge_migrate.migrations.copy import copy_files, files_of
+from lance_bridge_migrate.migrations.registration import compare
+
+from .places import (
     Place,
     Run,
     between,
@@ -36,16 +47,6 @@ from migrate.places import (
     rows,
     select,
 )
-from migrate.sessions import Died, dying_before, failed, moments
-from servers.glue_server import ACCOUNT, GlueServer
-from servers.hive_entries import raw_client
-
-from lance_bridge import blobs
-from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
-from lance_bridge_migrate import Level, State, verify
-from lance_bridge_migrate.migration import Stopped
-from lance_bridge_migrate.migrations.copy import copy_files, files_of
-from lance_bridge_migrate.migrations.registration import compare
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#copy", "migration.md#verifying")]
 

@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from arrow_types import CASES, SHAPES, TypeCase, as_numbers, plain, wide
 from lance_namespace import errors
-from migrate.places import Run, counts_of
-from migrate.places import files as files_below
 from migrate.sessions import (
     Died,
     Scene,
@@ -35,6 +33,9 @@ from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
 from lance_bridge_migrate.migrations import export
 from lance_bridge_migrate.spark import files
 from lance_bridge_migrate.spark.session import address_of_session
+
+from .places import Run, counts_of
+from .places import files as files_below
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#export", "migration.md#convert")]
 

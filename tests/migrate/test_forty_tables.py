@@ -24,13 +24,14 @@ import lance
 import lance_namespace as api
 import pytest
 from install.environments import Environment, build_wheel
-from migrate.places import drop_in_hive, files
 from migrate.sessions import beside
 from servers.hive_entries import raw_client
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
 import lance_bridge
+
+from .places import drop_in_hive, files
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#convert")]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from lance_namespace.errors import ConcurrentModificationError
-from migrate.places import Run
 from migrate.sessions import (
     Checker,
     Scene,
@@ -28,6 +27,8 @@ from lance_bridge_migrate.record import ItemState
 from lance_bridge_migrate.spark import listing
 from lance_bridge_migrate.spark.changes import Difference, difference
 from lance_bridge_migrate.spark.sources import SourceTable
+
+from .places import Run
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spec("migration.md#catch-up")]
 

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from cli.program import program
 from lance_namespace.errors import InvalidInputError
-from migrate.places import Place, Run, external_table, make_many_tables
 from migrate.sessions import Scene, failed, only_item, plan_next, replaced, rows_of
 from servers.hive_entries import raw_client
 from servers.proxy import ThriftProxy
@@ -28,6 +27,8 @@ from lance_bridge_migrate.migrations.convert_options import ConvertOptions, Load
 from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.plan import Severity
 from lance_bridge_migrate.spark import changes, listing, sources
+
+from .places import Place, Run, external_table, make_many_tables
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 

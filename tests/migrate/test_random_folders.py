@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from migrate.avro_writer import avro_file
 from migrate.sessions import Scene, failed
 from migrate.test_export import exporting
 from pyarrow import orc
+
+from .places import avro_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#the-second-reader")]
 

@@ -12,7 +12,17 @@ import lance_namespace as api
 import pytest
 from lance_namespace import connect as connect_lance
 from lance_namespace import errors
-from migrate.places import (
+from migrate.sessions import Died, dying_before
+from servers.glue_server import GlueServer
+from servers.hive_entries import raw_client
+
+from lance_bridge.testing.calls import ipc
+from lance_bridge_migrate import Directory, Endpoints, State, address_of
+from lance_bridge_migrate.migrations import register
+from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items
+from lance_bridge_migrate.plan import warning
+
+from .places import (
     Place,
     Run,
     between,
@@ -29,15 +39,6 @@ from migrate.places import (
     set_parameter,
     write,
 )
-from migrate.sessions import Died, dying_before
-from servers.glue_server import GlueServer
-from servers.hive_entries import raw_client
-
-from lance_bridge.testing.calls import ipc
-from lance_bridge_migrate import Directory, Endpoints, State, address_of
-from lance_bridge_migrate.migrations import register
-from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items
-from lance_bridge_migrate.plan import warning
 
 pytestmark = [
     pytest.mark.servers,

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from cli.program import answer_of, run, run_without
-from migrate.places import Place, Run, from_directory, write
 
 from lance_bridge.errors import invalid
 from lance_bridge_migrate import Migrations, Plan, Record
@@ -21,6 +20,8 @@ from lance_bridge_migrate.plan import Address, Facts, Item, ItemType, blocker, w
 from lance_bridge_migrate.record import Check, Event, Failure
 from lance_bridge_migrate.report import Report, report_of
 from lance_bridge_migrate.report_page import MAX_LINES, MAX_ROWS, page_of, plots_of
+
+from .places import Place, Run, from_directory, write
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#report")]
 

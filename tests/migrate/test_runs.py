@@ -22,22 +22,6 @@ from lance_namespace.errors import (
     ThrottlingError,
     UnauthenticatedError,
 )
-from migrate.places import (
-    Entries,
-    Place,
-    Run,
-    between,
-    counts_of,
-    error_of,
-    files,
-    in_place,
-    make_theirs,
-    planned,
-    register_rows,
-    registering,
-    select,
-    write,
-)
 from migrate.runner import Job, Runner, job_of, secrets_of
 
 from lance_bridge.errors import LanceNamespaceError
@@ -67,6 +51,23 @@ from lance_bridge_migrate.migration import (
 )
 from lance_bridge_migrate.plan import Address, Options, new_id, now
 from lance_bridge_migrate.record import Check
+
+from .places import (
+    Entries,
+    Place,
+    Run,
+    between,
+    counts_of,
+    error_of,
+    files,
+    in_place,
+    make_theirs,
+    planned,
+    register_rows,
+    registering,
+    select,
+    write,
+)
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#running")]
 

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from migrate.avro_writer import avro_file
 from migrate.sessions import Scene, failed, replaced, rows_of
 from pyarrow import orc
 from spark.sql_helpers import setting
@@ -23,6 +22,8 @@ from lance_bridge_migrate.levels import Level
 from lance_bridge_migrate.plan import Item, ItemType, Severity
 from lance_bridge_migrate.record import Check
 from lance_bridge_migrate.second_reader.storage import Storage, UnreachableError
+
+from .places import avro_file
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#the-second-reader")]
 

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from migrate.avro_writer import avro_file
 from pyspark.sql import types as spark
 
 from lance_bridge_migrate.second_reader.columns import conflicts, differences, holds
@@ -47,6 +46,8 @@ from lance_bridge_migrate.second_reader.storage import (
     unregistered_partitions,
 )
 from lance_bridge_migrate.spark.sources import SourceTable
+
+from .places import avro_file
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#the-second-reader")]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run_command
+from servers.processes import run_command
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache"

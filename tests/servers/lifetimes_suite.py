@@ -17,9 +17,9 @@ from server.gateways import GatewayProcess
 
 from lance_bridge_metastore import Metastore
 from servers.glue_server import GlueServer
-from servers.processes import wait_until
 from servers.unity.server import UnityProcess
 
+from .processes import wait_until
 from .sparks import Spark
 
 pytestmark = pytest.mark.slow

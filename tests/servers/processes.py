@@ -1,12 +1,14 @@
-"""Processes that tests start, and end by nothing but themselves, and the environment of tests."""
+"""Processes that tests start, and end by nothing but themselves; and the environment of tests."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
@@ -70,6 +72,43 @@ def end(process: subprocess.Popen[Any]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def run_command(
+    *command: object, code: int | None = 0, seconds: float = 300.0, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, and check its exit code.
+
+    Args:
+        command: The program and its arguments.
+        code: The exit code that it must have; any where it is None.
+        seconds: When it is ended at the latest.
+        options: Those of ``subprocess.run``.
+    """
+    words = [str(each) for each in command]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=seconds, **options
+    )
+    message = f"{words}\n{done.stdout[-5000:]}\n{done.stderr[-5000:]}"
+    assert code in (None, done.returncode), message
+    return done
+
+
+def returns_in_child(work: Callable[[], object], seconds: int = 20) -> bool:
+    """Return whether a function returns in a forked child, within a time."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)  # ends a child that waits for ever
+            work()
+            status = 0
+        except Exception:  # noqa: BLE001 - the exit status says it
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def free_port() -> int:

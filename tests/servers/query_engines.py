@@ -14,10 +14,9 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from commands import run_command
-
 from lance_bridge.jvm import find_java
 from lance_bridge_metastore.artifacts import pyspark_jars
+from servers.processes import run_command
 
 from .processes import HOST, ServerProcess, free_port
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from servers.http_proxy import Delay, Fault, HttpProxy
-from servers.processes import wait_until
 from servers.replies import Replies, replying
+
+from .processes import wait_until
 
 pytestmark = pytest.mark.quick
 

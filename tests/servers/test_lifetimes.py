@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.processes import wait_until
+from .processes import wait_until
 
 _TESTS = Path(__file__).parents[1]
 _SUITE = Path(__file__).with_name("lifetimes_suite.py")

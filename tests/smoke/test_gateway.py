@@ -13,10 +13,10 @@ import lancedb
 import pyarrow as pa
 import pytest
 from cli.program import run
-from commands import run_command
 from lance_namespace.errors import UnauthenticatedError
 from server.authenticated import connect, serve
 from servers.metastores import Metastores
+from servers.processes import run_command
 
 from lance_bridge_server.access.api_keys import ApiKeyFile
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from .parquet_pairs import write_all_types
-from .tables import unity_catalog
+from .tables import unity_catalog, write_all_types
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from .parquet_pairs import (
+from .python_processes import SCANS, await_end, kill, pids, the_pid
+from .sql_helpers import setting
+from .tables import (
     ADAPTIVE,
     CHANGED,
     COLUMNS,
@@ -29,10 +31,8 @@ from .parquet_pairs import (
     Pair,
     dataset_of,
     generated,
+    unity_catalog,
 )
-from .python_processes import SCANS, await_end, kill, pids, the_pid
-from .sql_helpers import setting
-from .tables import unity_catalog
 from .test_pushdown import predicates
 from .test_source_spark import table_of_all
 

@@ -18,9 +18,8 @@ import lance_bridge_spark
 from lance_bridge import blobs
 from lance_bridge_spark.schemas import as_new
 
-from .parquet_pairs import LOCAL_ROWS
 from .sql_helpers import setting, stream_all
-from .tables import StoredTable, stored_table
+from .tables import LOCAL_ROWS, StoredTable, stored_table
 
 pytestmark = [
     pytest.mark.servers,

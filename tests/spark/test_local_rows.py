@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .parquet_pairs import (
+from .tables import (
     CHANGED,
     COLUMNS,
     EVERYTHING,
@@ -19,8 +19,8 @@ from .parquet_pairs import (
     Pair,
     dataset_of,
     generated,
+    unity_catalog,
 )
-from .tables import unity_catalog
 from .test_pushdown import predicates
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .parquet_pairs import (
+from .sql_helpers import setting
+from .tables import (
     ADAPTIVE,
     COLUMNS,
     FLOATS,
@@ -21,9 +22,8 @@ from .parquet_pairs import (
     Pair,
     dataset_of,
     generated,
+    unity_catalog,
 )
-from .sql_helpers import setting
-from .tables import unity_catalog
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]
 

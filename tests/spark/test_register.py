@@ -32,9 +32,8 @@ from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
 from lance_bridge_spark.source.datasource import with_settings
 
-from .parquet_pairs import LOCAL_ROWS
 from .sql_helpers import setting
-from .tables import TOKEN, proxied_catalog, unity_catalog
+from .tables import LOCAL_ROWS, TOKEN, proxied_catalog, unity_catalog
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#register")]
 

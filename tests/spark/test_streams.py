@@ -42,10 +42,9 @@ from lance_bridge_spark.source.streams import (
 )
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
-from .parquet_pairs import dataset_of
 from .source_helpers import ids_in, numbers, sent, source
 from .sql_helpers import setting, stream_all
-from .tables import ids, make
+from .tables import dataset_of, ids, make
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#stream-options", "spark.md#streams")]
 

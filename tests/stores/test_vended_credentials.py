@@ -16,12 +16,11 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from commands import run_command
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
 from server.gateways import NamedByHeader, cedar, serving
 from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.object_stores import ROLE, MinioServer, needs_minio
-from servers.processes import inherited_owners
+from servers.processes import inherited_owners, run_command
 from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 

@@ -30,7 +30,7 @@ from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_glue.catalog import GlueCatalog
 from lance_bridge_glue.errors import translate_errors
 
-from .catalogs import BUCKET, DATA_FILE, Connect, catalog_at, raw_table
+from .conftest import BUCKET, DATA_FILE, Connect, catalog_at, raw_table
 
 pytestmark = [
     pytest.mark.servers,

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs
 
 import pytest
 from botocore.loaders import JSONFileLoader
-from core.forks import returns_in_child
 from lance_namespace.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
@@ -21,6 +20,7 @@ from lance_namespace.errors import (
 )
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, Delay, HttpProxy
+from servers.processes import returns_in_child
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
@@ -28,7 +28,7 @@ from lance_bridge.testing.concurrency import race
 from lance_bridge_glue import session
 from lance_bridge_glue.session import redact_logs
 
-from .catalogs import Connect, catalog_at
+from .conftest import Connect, catalog_at
 
 pytestmark = [
     pytest.mark.servers,

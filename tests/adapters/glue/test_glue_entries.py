@@ -21,7 +21,7 @@ from lance_bridge.registry import require_lance_bridge
 from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace, diagnose_table
 
-from .catalogs import BUCKET, Connect, catalog_at, declare, raw, raw_table
+from .conftest import BUCKET, Connect, catalog_at, declare, raw, raw_table
 
 pytestmark = [
     pytest.mark.servers,

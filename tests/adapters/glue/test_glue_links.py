@@ -20,7 +20,7 @@ from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge.testing.calls import Calls
 
-from .catalogs import BUCKET, DATA_FILE, Connect, catalog_at, declare, raw
+from .conftest import BUCKET, DATA_FILE, Connect, catalog_at, declare, raw
 
 pytestmark = [
     pytest.mark.servers,

@@ -27,7 +27,7 @@ from servers.object_stores import MotoServer
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
-from .catalogs import BUCKET, Connect, catalog_at, declare, raw, raw_table
+from .conftest import BUCKET, Connect, catalog_at, declare, raw, raw_table
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#compatibility")]
 

@@ -21,7 +21,7 @@ from lance_bridge.config import load
 from lance_bridge_glue.catalog import GlueCatalog
 from lance_bridge_glue.config import GlueConfig
 
-from .catalogs import BUCKET, Connect, catalog_at
+from .conftest import BUCKET, Connect, catalog_at
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#credentials-for-storage")]
 

@@ -13,12 +13,11 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from core.forks import returns_in_child
 from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
 from servers.hive_entries import raw_client
 from servers.metastores import Connect, Metastores, create, read
-from servers.processes import free_port
+from servers.processes import free_port, returns_in_child
 from servers.proxy import Fault, ThriftProxy
 from servers.replies import ScriptedServer
 

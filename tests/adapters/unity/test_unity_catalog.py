@@ -37,7 +37,7 @@ from lance_bridge.testing.calls import Calls, refused
 from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 
-from .servers import API, ID, TABLE, Connect, record, server_with_schema
+from .conftest import API, ID, TABLE, Connect, record, server_with_schema
 
 pytestmark = pytest.mark.quick
 

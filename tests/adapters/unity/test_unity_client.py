@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from core.forks import returns_in_child
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -26,6 +25,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.processes import returns_in_child
 from servers.replies import ScriptedServer, unanswered
 from servers.unity import UnityServer
 
@@ -42,7 +42,7 @@ from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route
 from lance_bridge_unity.errors import ErrorReply, LostReply, translate_errors
 
-from .servers import API, TABLE, Connect, record
+from .conftest import API, TABLE, Connect, record
 
 pytestmark = [
     pytest.mark.quick,

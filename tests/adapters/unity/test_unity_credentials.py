@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from core.forks import returns_in_child
 from lance_namespace.errors import (
     InvalidInputError,
     PermissionDeniedError,
@@ -19,6 +18,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.processes import returns_in_child
 from servers.unity import Bucket, UnityServer
 
 from lance_bridge.catalog import TableRecord
@@ -27,7 +27,7 @@ from lance_bridge_unity import login
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.login import Access
 
-from .servers import ID, TABLE, Connect, record
+from .conftest import ID, TABLE, Connect, record
 
 pytestmark = [
     pytest.mark.quick,

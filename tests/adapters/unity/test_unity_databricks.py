@@ -27,8 +27,8 @@ from lance_bridge.names import quoted
 from lance_bridge_unity import sql
 from lance_bridge_unity.catalog import UnityCatalog
 
-from . import servers
-from .servers import ID, TABLE, Connect, failed
+from . import conftest as servers
+from .conftest import ID, TABLE, Connect, failed
 
 pytestmark = [
     pytest.mark.quick,

@@ -31,7 +31,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 
-from .servers import API, ID, Connect, failed
+from .conftest import API, ID, Connect, failed
 
 pytestmark = pytest.mark.quick
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from core.forks import returns_in_child
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -27,6 +26,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
+from servers.processes import returns_in_child
 from servers.unity import ErrorKind, UnityServer
 from servers.unity.server import Raw
 
@@ -38,7 +38,7 @@ from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import lock_names
 from lance_bridge_unity.errors import UNIQUE_INDEXES
 
-from .servers import API, TABLE, Connect
+from .conftest import API, TABLE, Connect
 
 pytestmark = [
     pytest.mark.quick,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from adapters.glue.conftest import no_environment  # noqa: F401 - a fixture that all tests use
 from servers.glue_server import GlueServer
 
+from ..glue.conftest import no_environment  # noqa: F401 - a fixture that all tests use
 from .grants import BUCKET
 
 

@@ -16,12 +16,12 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.forks import returns_in_child
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
+from servers.processes import returns_in_child
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 from stores.short_lived import key_of
 

@@ -24,10 +24,10 @@ from urllib.parse import parse_qsl
 import pytest
 from adapters.vendors.grants import COUNTS, is_own, locations, other_keys, own_keys
 from azure.storage.blob import UserDelegationKey
-from core.forks import returns_in_child
 from cryptography import x509
 from lance_namespace import errors
 from server.certificates import Authority
+from servers.processes import returns_in_child
 from servers.replies import Replies, replying, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT

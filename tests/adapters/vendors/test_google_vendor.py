@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from core.forks import returns_in_child
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from lance_namespace import errors
 from pydantic import ValidationError
+from servers.processes import returns_in_child
 from servers.replies import Replies, replying, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT

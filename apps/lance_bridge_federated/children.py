@@ -150,9 +150,8 @@ class NativeCatalog:
         return f"{self.impl}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        secrets = [k for k, v in self.properties.items() if hides(k) or contains_secret(v)]
-        if self.pickle_secrets:
-            secrets = []
+        may_pickle, given = self.pickle_secrets, self.properties.items()
+        secrets = [] if may_pickle else [k for k, v in given if hides(k) or contains_secret(v)]
         carried = {k: v for k, v in self.properties.items() if k not in secrets}
         left_out = tuple(sorted({*secrets, *self.left_out}))
         return NativeCatalog, (self.impl, carried, self.pickle_secrets, left_out)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -79,26 +80,21 @@ def walk(
 
 def _list_tables(namespace: LanceNamespace, path: Path, include_declared: bool | None) -> list[str]:
     request = api.ListTablesRequest(id=list(path), include_declared=include_declared)
-    try:
+    with _none_if_dropped(path), suppress(InvalidInputError):  # a level with namespaces only
         return sorted(names_of_all_pages(namespace.list_tables, request, "tables"))
-    except InvalidInputError:
-        return []  # this level contains only namespaces
-    except NamespaceNotFoundError:
-        if not path:
-            raise  # the root cannot be dropped
-        return []
+    return []
 
 
 def _list_children(namespace: LanceNamespace, path: Path) -> list[str]:
     request = api.ListNamespacesRequest(id=list(path))
-    try:
+    with _none_if_dropped(path), suppress(UnsupportedOperationError):
         return sorted(names_of_all_pages(namespace.list_namespaces, request, "namespaces"))
-    except UnsupportedOperationError:
-        return []
-    except NamespaceNotFoundError:
-        if not path:
-            raise
-        return []
+    return []
+
+
+def _none_if_dropped(path: Path) -> AbstractContextManager[None]:
+    """Suppress that a namespace does not exist, except for the root, which cannot be dropped."""
+    return suppress(NamespaceNotFoundError) if path else nullcontext()
 
 
 def all_paths(namespace: LanceNamespace) -> Iterator[Path]:
@@ -164,7 +160,7 @@ def list_all(
         catalog = name
         if token:
             return _to_response(page, (catalog, token))
-    return _to_response(page, None)
+    return _to_response(page)
 
 
 def _check_position(content: tuple[str, ...]) -> tuple[str, ...]:
@@ -203,16 +199,14 @@ def visible_token(
     return encode_token(_SCOPE, (catalog, inner, *kept))
 
 
-def _to_response(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResponse:
+def _to_response(page: _Page, position: tuple[str, ...] = ()) -> api.ListTablesResponse:
     """Return the response for a page.
 
     Args:
         position: For the next page's token: the catalog of this page's last table, and that
             catalog's own token, or "" at its end. It contains no later catalog.
     """
-    token = None
-    if position is not None:
-        token = encode_token(_SCOPE, (*position, *sorted(page.left_out)))
+    token = encode_token(_SCOPE, (*position, *sorted(page.left_out))) if position else None
     context = {f"{UNAVAILABLE}{name}": why for name, why in sorted(page.left_out.items())}
     return api.ListTablesResponse(tables=page.tables, page_token=token, context=context or None)
 
@@ -266,12 +260,9 @@ def _list_by_walking(
 ) -> api.ListTablesResponse:
     page = PageRequest.parse(_WALK, request.limit, request.page_token)
     paths = walk(namespace, include_declared=request.include_declared, after=page.after)
-    if page.limit is None:
-        found, has_more = list(paths), False
-    else:
-        taken = list(islice(paths, page.limit + 1))
-        found, has_more = taken[: page.limit], len(taken) > page.limit
+    taken = list(islice(paths, page.limit + 1 if page.limit else None))
+    found = taken[: page.limit]
     return api.ListTablesResponse(
         tables=[DELIMITER.join(path) for path in found],
-        page_token=encode_token(_WALK, found[-1]) if has_more else None,
+        page_token=encode_token(_WALK, found[-1]) if len(taken) > len(found) else None,
     )

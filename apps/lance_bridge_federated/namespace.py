@@ -1,25 +1,76 @@
-"""FederatedNamespace: every operation of the Lance namespace, over several namespaces."""
+"""FederatedNamespace: every operation of the Lance namespace, over several namespaces.
+
+A new operation of the trait is delegated as soon as the trait has it. All fields of its models
+except identifiers and page tokens are passed on unchanged. Before files are deleted, the other
+catalogs are asked whether they have an entry for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import lance_namespace as api
 import pyarrow as pa
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import NamespaceNotFoundError
+from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 from pydantic import BaseModel
 
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.errors import invalid, unsupported
+from lance_bridge.errors import display, invalid, marking_other_entries, unsupported
+from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model, require_extensions
 
-from . import listing, sharing
+from . import listing
 from .children import IMPL, Child, Connect, children_from
-from .delegation import delegates, request_type
-from .identifiers import check_catalog_name, errors_of, ids_in, map_ids, split
+from .identifiers import check_catalog_name, errors_of, ids_in, map_ids, split, with_text
+
+NamespaceT = TypeVar("NamespaceT", bound="type[Delegating]")
+
+
+class Delegating(Protocol):
+    """A namespace that has `delegate`."""
+
+    def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
+        """Send a request to the catalog that it names; return the response."""
+
+
+def operations() -> Iterator[str]:
+    """Yield the operations of the trait: its methods with a ``request`` parameter."""
+    for name, function in inspect.getmembers(LanceNamespace, inspect.isfunction):
+        if not name.startswith("_") and "request" in inspect.signature(function).parameters:
+            yield name
+
+
+@functools.cache
+def request_type(operation: str) -> type[Any]:
+    """Return the type of an operation's request."""
+    found: type[Any] = typing.get_type_hints(getattr(LanceNamespace, operation))["request"]
+    return found
+
+
+def delegates(cls: NamespaceT) -> NamespaceT:
+    """Add each operation of the trait that a class does not define, as a call of `delegate`."""
+    for name in operations():
+        if name not in vars(cls):
+            setattr(cls, name, _create_method(name))
+    return cls
+
+
+def _create_method(name: str) -> Callable[..., Any]:
+    function = getattr(LanceNamespace, name)
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def operation(*arguments: Any, **named: Any) -> Any:
+        namespace, request, *rows = signature.bind(*arguments, **named).args
+        return namespace.delegate(name, request, *rows)
+
+    return operation
 
 
 @delegates
@@ -217,7 +268,7 @@ class FederatedNamespace(LanceNamespace):
         model = as_model(api.DropNamespaceRequest, request)
         _refuse_to_change_catalogs("dropped", model.id)
         if (model.behavior or "").lower() == DropBehavior.CASCADE.value.lower():
-            self._require_unshared(model, sharing.entries_below)
+            self._require_unshared(model, _entries_below)
         response: api.DropNamespaceResponse = self._delegate("drop_namespace", model)
         return response
 
@@ -228,12 +279,7 @@ class FederatedNamespace(LanceNamespace):
         cannot be read; nothing is changed then.
         """
         model = as_model(api.DropTableRequest, request)
-
-        def entries(namespace: LanceNamespace, id: Sequence[str] | None) -> list[TableRecord]:
-            found = sharing.entry_of(namespace, id)
-            return [] if found is None else [found]
-
-        self._require_unshared(model, entries)
+        self._require_unshared(model, _entries_of_table)
         response: api.DropTableResponse = self._delegate("drop_table", model)
         return response
 
@@ -244,14 +290,16 @@ class FederatedNamespace(LanceNamespace):
     ) -> None:
         """Check that no other catalog needs the files that a request deletes."""
         catalog, inner = split(request)
-        others = [child for name, child in self._children.items() if name != catalog]
-        if not any(map(sharing.may_have_entries, others)):
+        others = [each for name, each in self._children.items() if name != catalog]
+        others = list(filter(_may_have_entries, others))
+        if not others:
             return
         child, id = self._child(catalog), getattr(inner, "id", None)
         with errors_of(catalog, "find what is dropped", list(ids_in(inner))):
             owner = child.namespace()
             found = entries(owner, id)
-        sharing.require_unshared([catalog, *(id or ())], owner, found, others)
+        if found:
+            _require_unshared_with([catalog, *(id or ())], owner, found, others)
 
     def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List the tables of all catalogs as identifiers joined with ``$``, by catalog.
@@ -312,3 +360,95 @@ def _refuse_to_change_catalogs(changed: str, names: list[str] | None) -> None:
             f"The catalog '{names[0]}' cannot be {changed}: the catalogs of a federation are those "
             "of its configuration"
         )
+
+
+# -- files that catalogs share ---------------------------------------------------------------------
+
+
+def _may_have_entries(child: Child) -> bool:
+    """Return whether a catalog's entries can be read by location, as far as is known by now."""
+    made = child.made
+    if made is None:
+        return not child.is_native
+    inner = getattr(made, "children", ())
+    return isinstance(made, LanceBridgeNamespace) or any(map(_may_have_entries, inner))
+
+
+def _entries_of_table(namespace: LanceNamespace, id: Sequence[str] | None) -> list[TableRecord]:
+    """Return the entry of a table that is to be dropped; none if it has no location.
+
+    Of a namespace of another library, only the location is known.
+
+    Raises:
+        LanceNamespaceError: what finding the table raises.
+    """
+    if isinstance(namespace, LanceBridgeNamespace):
+        return [namespace.tables.load_by_id(id).record]
+    found = namespace.describe_table(api.DescribeTableRequest(id=list(id or ())))
+    return [TableRecord(tuple(id or ()), found.location)] if found.location else []
+
+
+def _entries_below(namespace: LanceNamespace, id: Sequence[str] | None) -> list[TableRecord]:
+    """Return the entries of a namespace that is to be dropped with its tables.
+
+    There are none if it does not exist, or is one of another library: pylance's own do not drop
+    the tables of a namespace.
+    """
+    if not isinstance(namespace, LanceBridgeNamespace):
+        return []
+    try:
+        return [each.record for each in namespace.tables.scan_below(namespace.namespace_path(id))]
+    except NamespaceNotFoundError:
+        return []
+
+
+def _require_unshared_with(
+    dropped: Sequence[str],
+    owner: LanceNamespace,
+    entries: Sequence[TableRecord],
+    others: Iterable[Child],
+) -> None:
+    """Check that no entry of other catalogs overlaps the locations of tables to drop.
+
+    Each catalog is read as its own `drop.check-sharing` says. Those of other libraries cannot be
+    searched for a location, and are left out.
+
+    Args:
+        dropped: The identifier of what is to be dropped, with its catalog.
+        owner: That catalog's namespace.
+        entries: The entries in it whose files would be deleted.
+
+    Raises:
+        InvalidTableStateError: (19) an entry does, or may do so and cannot be read.
+        LanceNamespaceError: a catalog cannot be read, by its own error.
+    """
+    for child in others:
+        with marking_other_entries():
+            try:
+                with errors_of(child.name, "check its entries", [[]]):
+                    _require_unshared_in(child.namespace(), owner, entries)
+            except LanceNamespaceError as error:
+                raise with_text(
+                    error,
+                    f"'{display(dropped)}' is not dropped, and no file is deleted, because of the "
+                    f"catalog '{child.name}' of this federation, which may need these files: "
+                    f"{error}. DeregisterTable removes an entry alone",
+                ) from error
+
+
+def _require_unshared_in(
+    namespace: LanceNamespace, owner: LanceNamespace, entries: Sequence[TableRecord]
+) -> None:
+    if isinstance(namespace, LanceBridgeNamespace):
+        is_same = isinstance(owner, LanceBridgeNamespace) and (
+            _catalog_of(namespace) == _catalog_of(owner)
+        )
+        namespace.tables.require_unshared(entries, is_same_catalog=is_same)
+    else:
+        for child in getattr(namespace, "children", ()):
+            _require_unshared_in(child.namespace(), owner, entries)
+
+
+def _catalog_of(namespace: LanceBridgeNamespace) -> tuple[str, str]:
+    """Return what a namespace is connected to, without its credentials and its root."""
+    return namespace.impl, namespace.connection.catalog.describe_connection()

@@ -24,7 +24,7 @@ from lance_bridge.storage_options import (
     public_only,
 )
 from lance_bridge_federated.children import hides
-from lance_bridge_federated.delegation import delegates
+from lance_bridge_federated.namespace import delegates
 
 # -- secrets ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 
-from lance_bridge_federated.delegation import operations
+from lance_bridge_federated.namespace import operations
 
 OWN_ID = ["sales", "orders"]
 TOKEN = "the catalog's own token"

@@ -30,8 +30,8 @@ from lance_bridge.errors import (
 from lance_bridge.requests import OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls, collect
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_federated.delegation import operations, request_type
 from lance_bridge_federated.identifiers import ID_FIELDS
+from lance_bridge_federated.namespace import operations, request_type
 
 from .recorder import OWN_ID, TOKEN, Broken, Recorder, filled, id_fields, is_id
 

@@ -38,9 +38,9 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 
-from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import invalid
 from lance_bridge.secrets import Renewal, SecretRenewal
+from lance_bridge.storage_options import s3_endpoint
 
 from .config import GlueConfig, is_region
 from .errors import ADVICE, UNAUTHENTICATED, is_a

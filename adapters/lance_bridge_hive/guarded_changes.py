@@ -27,12 +27,7 @@ from lance_namespace.errors import (
 from thrift.Thrift import TException
 
 from lance_bridge.catalog import GUARD, TABLE_TYPE, Path, TableRecord
-from lance_bridge.errors import (
-    OutcomeUnknownError,
-    concurrent_modification,
-    display,
-    unsupported,
-)
+from lance_bridge.errors import OutcomeUnknownError, concurrent_modification, display, unsupported
 from lance_bridge.records import ENTRY_ID
 
 from . import mapping

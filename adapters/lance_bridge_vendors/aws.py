@@ -18,9 +18,8 @@ from pydantic import Field, field_validator
 
 from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
-from lance_bridge.credentials.options import endpoint_options
 from lance_bridge.errors import display
-from lance_bridge.storage_options import options_of_store
+from lance_bridge.storage_options import endpoint_options, options_of_store
 
 from . import URL, without_slash
 

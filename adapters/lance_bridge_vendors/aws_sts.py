@@ -24,9 +24,9 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.credentials.options import s3_endpoint
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
+from lance_bridge.storage_options import s3_endpoint
 
 from . import CLOCK, LATER
 

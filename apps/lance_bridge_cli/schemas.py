@@ -10,7 +10,7 @@ from pyarrow import types
 
 from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import unsupported
-from lance_bridge.types import plain_type
+from lance_bridge.type_table import plain_type
 
 
 def sql_type(type_: pa.DataType) -> str:

@@ -27,7 +27,7 @@ from lance_namespace.errors import (
 
 from lance_bridge import locations
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
-from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.connection import DECLARED_AT
 from lance_bridge.entry import TableEntry
 from lance_bridge.extras import MissingExtraError
 from lance_bridge.namespace import LanceBridgeNamespace

@@ -33,8 +33,7 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import concurrent_modification, table_already_exists
-from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.errors import concurrent_modification, retry_after_readback, table_already_exists
 from lance_bridge.managed_state import RELEASED
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.records import MARK as MANAGERS_MARK

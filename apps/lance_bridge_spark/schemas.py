@@ -1,9 +1,9 @@
 """Schemas of Lance tables in Spark: types, names and comments of columns, in both directions.
 
-A new type begins in the table of plain types, `lance_bridge.types`. This module has what a table of
-plain types cannot say: types with parameters and with parts, types that only one side has, and the
-schema of a new table. `source.arrays` converts the values, and `sql.columns` adds what only SQL
-has, such as ``varchar(n)``. Packages that read or write tables with Spark use this module, too.
+A new type begins in the table of plain types, `lance_bridge.type_table`. This module has what a
+table of plain types cannot say: types with parameters and with parts, types that only one side has,
+and the schema of a new table. `source.arrays` converts the values, and `sql.columns` adds what only
+SQL has, such as ``varchar(n)``. Packages that read or write tables with Spark use this module, too.
 
 Spark requires Arrow batches with exactly the types that it derives from its own schema. So each
 Lance type is read as the Spark type that can hold all its values, and its values are converted.
@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from lance_bridge.blobs import BLOB, is_blob, is_blob_type
 from lance_bridge.errors import invalid
-from lance_bridge.types import plain_type
+from lance_bridge.type_table import plain_type
 
 COMMENT = "comment"
 """The key of a column's comment, in Spark's metadata and in Arrow's."""

@@ -48,7 +48,7 @@ from .config_file import (
     read_secrets,
 )
 from .errors import invalid
-from .imports import import_attribute
+from .extras import import_attribute
 from .secrets import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,

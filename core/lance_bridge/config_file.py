@@ -18,7 +18,7 @@ import yaml
 from lance_namespace.errors import InvalidInputError
 
 from .errors import invalid
-from .imports import import_attribute
+from .extras import import_attribute
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 _CATALOGS = "catalogs"

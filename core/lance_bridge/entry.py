@@ -20,9 +20,8 @@ from lance_namespace.errors import (
 
 from . import locations
 from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
-from .connection import Connection
+from .connection import DECLARED_AT, RESERVED, Connection
 from .credentials import CALLER
-from .declarations import DECLARED_AT, RESERVED
 from .errors import (
     ManagedElsewhereError,
     NotManagedError,
@@ -30,10 +29,10 @@ from .errors import (
     concurrent_modification,
     display,
     invalid,
+    retry_after_readback,
     table_not_found,
     unsupported,
 )
-from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
 from .records import (
     ENTRY_ID,

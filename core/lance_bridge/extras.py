@@ -1,8 +1,10 @@
-"""Packages that only one extra installs, checked before they are imported."""
+"""Imports of what may not be installed: extras, and what properties and entry points name."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+from typing import Any
 
 from lance_namespace.errors import UnsupportedOperationError
 
@@ -31,3 +33,16 @@ def _is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # a package inside a missing one
         return False
+
+
+def import_attribute(module: str, attribute: str) -> Any:
+    """Return an attribute of a module.
+
+    Raises:
+        ImportError: the module, or one that it needs, cannot be imported.
+        AttributeError: the module has no such attribute, or has an invalid name, such as `.vault`.
+    """
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (TypeError, ValueError) as error:
+        raise AttributeError(str(error)) from error

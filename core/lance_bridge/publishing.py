@@ -10,7 +10,7 @@ import lance
 
 from .errors import translate_lance_errors
 from .records import PUBLISH_COLUMNS, PUBLISHED, Published, TableRecord
-from .types import columns_of
+from .type_table import columns_of
 
 _MAX_FRAGMENTS = 10_000
 """The size of a table with more fragments is not published: it takes seconds to add up."""

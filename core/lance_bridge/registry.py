@@ -14,7 +14,7 @@ from _lance_bridge_names import GROUP, catalogs, implementations
 
 from . import config as configuration
 from .errors import STORAGE_ERROR, first_line, invalid, unsupported
-from .imports import import_attribute
+from .extras import import_attribute
 from .namespace import LanceBridgeNamespace, warn_once
 
 __all__ = [

@@ -1,10 +1,11 @@
-"""Options of object stores: which of them are credentials, and which may be made public."""
+"""Options of object stores: which are credentials or public, and the endpoints of S3."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import Any
 
 STORAGE_PREFIX = "storage."
 _NON_SECRET_OPTIONS = frozenset({
@@ -111,3 +112,35 @@ def option_names(text: str) -> frozenset[str]:
 def public_only(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the options whose names, without the prefix of the store, are in ``names``."""
     return {option: value for option, value in options.items() if option_name(option) in names}
+
+
+def s3_endpoint(session: Any, region: str) -> dict[str, str]:
+    """Return the options for S3 in a region; none if Lance uses that endpoint by itself.
+
+    Regions of China and of isolated partitions have hosts of their own. botocore also knows the
+    settings of the profile and the environment: an ``endpoint_url``, FIPS and dual stack. Makes no
+    call.
+
+    Args:
+        session: A session of boto3.
+        region: The region's name.
+    """
+    from botocore.config import Config  # noqa: PLC0415 - only AWS needs it
+
+    client = session.client(
+        "s3",
+        region_name=region,
+        config=Config(s3={"us_east_1_regional_endpoint": "regional"}),
+        # With any keys, no credentials are looked up.
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+    )
+    found = str(client.meta.endpoint_url).rstrip("/")
+    client.close()
+    return {} if found == f"https://s3.{region}.amazonaws.com" else endpoint_options(found)
+
+
+def endpoint_options(endpoint: str) -> dict[str, str]:
+    """Return the options of a store with which Lance uses an endpoint."""
+    plain = {"allow_http": "true"} if endpoint.startswith("http://") else {}
+    return {"aws_endpoint": endpoint, **plain}

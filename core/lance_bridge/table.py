@@ -23,6 +23,7 @@ from lance_namespace.errors import (
 
 from . import locations, publishing
 from .credentials import CALLER, PRINCIPAL
+from .dataset_versions import CHANGES, latest_version, transaction_at
 from .entry import TableEntry, TableReplacedError
 from .errors import (
     LANCE_ERRORS,
@@ -40,7 +41,6 @@ from .errors import (
     releases_as_conflicts,
     translate_lance_errors,
 )
-from .lance_datasets import latest_version, transaction_at
 from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
 from .managed.batch_records import latest_state
 from .managed.late_commits import Made
@@ -50,7 +50,6 @@ from .managed.view import TableView
 from .managed_state import RELEASED
 from .requests import LATEST, Ref
 from .storage import DataState, Presence, TableStorage
-from .version_changes import CHANGES
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -20,7 +20,7 @@ from servers.processes import run_command
 from typer.testing import CliRunner
 
 from lance_bridge.catalog import LATEST
-from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.connection import DECLARED_AT
 from lance_bridge.hive_entries import SERDE
 from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.app import app

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis_profiles import examples
 
 from lance_bridge.arrow_values import to_values
-from lance_bridge.types import PLAIN_TYPES, plain_type
+from lance_bridge.type_table import PLAIN_TYPES, plain_type
 from lance_bridge.values import JsonText, to_json_value, to_text
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "common.md#published-columns")]

@@ -20,8 +20,8 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.connection import DECLARED_AT, Declarations, now
 from lance_bridge.credentials import Caller, acting_for
-from lance_bridge.declarations import DECLARED_AT, Declarations, now
 from lance_bridge.errors import concurrent_modification
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.testing.calls import Calls

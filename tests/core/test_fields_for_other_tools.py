@@ -39,7 +39,7 @@ from lance_bridge.hive_entries import (
 )
 from lance_bridge.records import PUBLISHED, check_properties, replace_visible
 from lance_bridge.testing.calls import Calls
-from lance_bridge.types import columns_of, spark_type
+from lance_bridge.type_table import columns_of, spark_type
 
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace
 from .memory_tables import DATASET, TABLE, count_rows, create, raising, stream

@@ -14,8 +14,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in
-from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in, retry_after_readback
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import (

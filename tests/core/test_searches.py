@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset.query.query import HYBRID_PLAN, fuse_ranks
+from lance_bridge.dataset.query import HYBRID_PLAN, fuse_ranks
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import MemoryNamespace

@@ -12,7 +12,7 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from lance_bridge.lance_datasets import find_commit
+from lance_bridge.dataset_versions import find_commit
 
 from .memory_catalog import MemoryNamespace
 from .memory_tables import TABLE, build, dataset, directory, raising

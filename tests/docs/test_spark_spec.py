@@ -19,7 +19,7 @@ from servers.metastores import Metastores
 from servers.sparks import Spark
 
 import lance_bridge_spark
-from lance_bridge.dataset.query.searches import DEFAULT_K
+from lance_bridge.dataset.searches import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace

@@ -20,8 +20,8 @@ from server.gateways import cedar, clients, declare, memory_namespace, serving_n
 from server.http_requests import ARROW, one_row, operation_named, refused
 from servers.processes import wait_until
 
+from lance_bridge.dataset_versions import VersionChange, VersionChanges
 from lance_bridge.testing.calls import ipc
-from lance_bridge.version_changes import VersionChange, VersionChanges
 from lance_bridge_server.access.audit import LOGGER, AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.access.authorizer import AllowAll, Decision

@@ -35,7 +35,7 @@ from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
-from lance_bridge.types import columns_of
+from lance_bridge.type_table import columns_of
 
 from ..endpoints import Endpoints
 from ..levels import Level

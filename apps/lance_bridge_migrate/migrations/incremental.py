@@ -14,9 +14,9 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge.catalog import Path
+from lance_bridge.dataset_versions import find_commit
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_not_found
-from lance_bridge.lance_datasets import find_commit
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables

@@ -20,18 +20,18 @@ from lance_bridge.dataset import (
     describe_indices,
     write_first,
 )
+from lance_bridge.dataset_versions import find_commit, keeps_rows, transaction_at
 from lance_bridge.errors import (
     LanceNamespaceError,
     invalid,
     table_already_exists,
     translate_lance_errors,
 )
-from lance_bridge.lance_datasets import find_commit, keeps_rows, transaction_at
 from lance_bridge.names import first_names
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
-from lance_bridge.types import columns_of
+from lance_bridge.type_table import columns_of
 from lance_bridge_spark.rows import (
     Commit,
     TableAddress,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.types import PLAIN_TYPES, plain_type
+from lance_bridge.type_table import PLAIN_TYPES, plain_type
 
 _NAMES = {**{each.name: each.lance for each in PLAIN_TYPES}, "boolean": "bool"}
 _SPECIFIED = {each.lance: each.name for each in PLAIN_TYPES}

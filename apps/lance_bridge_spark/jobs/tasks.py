@@ -24,8 +24,8 @@ from lance_namespace.errors import (
 )
 from pyspark.errors import AnalysisException, PySparkException
 
+from lance_bridge.dataset_versions import find_commit, latest_version, transaction_at
 from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError, first_line, invalid, is_refusal
-from lance_bridge.lance_datasets import find_commit, latest_version, transaction_at
 
 if TYPE_CHECKING:
     from ..source.writer import Target

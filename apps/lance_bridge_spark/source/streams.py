@@ -40,8 +40,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lance_bridge.dataset_versions import keeps_rows, transaction_at
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
-from lance_bridge.lance_datasets import keeps_rows, transaction_at
 from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress

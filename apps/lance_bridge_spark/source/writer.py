@@ -29,6 +29,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import blobs, locations
+from lance_bridge.dataset_versions import find_commit
 from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
@@ -37,7 +38,6 @@ from lance_bridge.errors import (
     invalid,
     translate_lance_errors,
 )
-from lance_bridge.lance_datasets import find_commit
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN

@@ -15,8 +15,7 @@ from lance_namespace import (
 
 from lance_bridge.catalog import NamespaceWords, Path
 from lance_bridge.connection import Connection
-from lance_bridge.errors import display, invalid, unsupported
-from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.errors import display, invalid, retry_after_readback, unsupported
 from lance_bridge.records import check_key, check_property
 from lance_bridge.requests import parse_namespace
 

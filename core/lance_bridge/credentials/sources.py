@@ -22,8 +22,7 @@ from ..catalog import Catalog, Path, TableRecord
 from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
 from ..errors import display, invalid
 from ..storage_options import authentication
-from .cache import CredentialCache
-from .options import EXPIRES_AT, limit_refresh_offset
+from .cache import EXPIRES_AT, CredentialCache, limit_refresh_offset
 from .scope import Roots, SharingCheck, StoragePrefix, parse_root, storage_prefix
 from .vendor import Caller, Grant, Vendor, find_vendor
 

@@ -15,7 +15,7 @@ from _lance_bridge_names import vendors
 
 from ..catalog import Path
 from ..errors import invalid, unsupported
-from ..imports import import_attribute
+from ..extras import import_attribute
 
 # -- principals ------------------------------------------------------------------------------------
 

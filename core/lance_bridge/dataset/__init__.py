@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .indices import describe_indices
     from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
-    from .query.searches import parse_full_text, parse_nearest
     from .read import count_rows
     from .rows import Rows
     from .schema_evolution import (
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         drop_columns,
         update_field_metadata,
     )
+    from .searches import parse_full_text, parse_nearest
 
 SMALL_FRAGMENT = 1024 * 1024
 """Rows below which compaction merges a fragment with others by default.
@@ -73,7 +73,7 @@ _MODULES = {
     "indices": ("describe_indices",),
     "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
-    "query.searches": ("parse_full_text", "parse_nearest"),
+    "searches": ("parse_full_text", "parse_nearest"),
     "read": ("count_rows",),
     "rows": ("Rows",),
     "schema_evolution": (

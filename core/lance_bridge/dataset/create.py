@@ -35,7 +35,7 @@ from ..requests import CreateMode
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.new_location import LazyNamespace, allocate
-from ..types import columns_of
+from ..type_table import columns_of
 from .rows import Rows
 
 FIRST_VERSION = 1

@@ -17,7 +17,7 @@ from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowFi
 from pydantic import ValidationError
 
 from ..errors import invalid
-from ..types import PLAIN_TYPES, plain_type
+from ..type_table import PLAIN_TYPES, plain_type
 
 
 def to_json(schema: pa.Schema) -> JsonArrowSchema:

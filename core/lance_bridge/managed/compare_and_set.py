@@ -21,8 +21,7 @@ from lance_namespace.errors import (
 from .. import locations
 from ..catalog import Path
 from ..entry import EntryT, TableEntry
-from ..errors import OutcomeUnknownError, concurrent_modification, display
-from ..lost_replies import retry_after_readback
+from ..errors import OutcomeUnknownError, concurrent_modification, display, retry_after_readback
 from ..managed_state import State
 
 _ATTEMPTS = 10

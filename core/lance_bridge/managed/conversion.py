@@ -18,8 +18,13 @@ from lance_namespace.errors import (
 
 from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY
 from ..entry import EntryT, TableEntry
-from ..errors import OutcomeUnknownError, concurrent_modification, display, invalid
-from ..lost_replies import retry_after_readback
+from ..errors import (
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    invalid,
+    retry_after_readback,
+)
 from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage.manifests import Manifest, VersionDirectory

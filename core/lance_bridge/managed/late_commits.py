@@ -16,9 +16,9 @@ from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceEr
 
 from .. import locations
 from ..catalog import TableRecord
+from ..dataset_versions import manifest_message
 from ..entry import EntryT, TableEntry
 from ..errors import OutcomeUnknownError
-from ..lance_datasets import manifest_message
 from ..records import ForeignCommits
 from ..storage import MAIN
 from ..storage.manifest_content import parse_manifest, parse_origin

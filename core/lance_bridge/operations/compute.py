@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from .. import engine
 from ..errors import invalid, unsupported
-from .base import Operations
+from . import Operations
 
 UNSUPPORTED: Final = ("create_materialized_view", "refresh_materialized_view")
 """Operations that no catalog supports by itself."""

@@ -7,13 +7,12 @@ from typing import Any, TypeVar, cast
 import lance_namespace as api
 import pyarrow as pa
 
-from ..dataset import change, create, insert, merge, read
-from ..dataset.query import query
-from ..dataset.query.searches import Request
+from ..dataset import change, create, insert, merge, query, read
 from ..dataset.rows import Data, Rows
+from ..dataset.searches import Request
 from ..errors import invalid
 from ..requests import CreateMode, Ref, parse_mode
-from .base import Operations
+from . import Operations
 
 # -- rows ------------------------------------------------------------------------------------------
 

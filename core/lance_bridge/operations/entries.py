@@ -11,7 +11,7 @@ from ..names import DELIMITER
 from ..paging import PageRequest
 from ..requests import LATEST, CreateMode, DropBehavior, DropMode, Ref, RegisterMode, parse_mode
 from ..tables import namespaces
-from .base import Operations
+from . import Operations
 
 
 class EntryOperations(Operations):

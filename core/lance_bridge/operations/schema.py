@@ -8,7 +8,7 @@ from .. import engine
 from ..dataset import computed_columns, indices, read, schema_evolution
 from ..paging import PageRequest
 from ..requests import ExtendedColumnsRequest, Ref
-from .base import Operations
+from . import Operations
 
 # -- columns ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ..paging import PageRequest
 from ..requests import Ref
 from ..storage.staging import Staged
 from ..table import Table
-from .base import Operations
+from . import Operations
 
 # -- versions --------------------------------------------------------------------------------------
 

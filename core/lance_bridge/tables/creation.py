@@ -20,8 +20,7 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
-from ..connection import Connection
-from ..declarations import DECLARED_AT, RESERVED, now
+from ..connection import DECLARED_AT, RESERVED, Connection, now
 from ..entry import load_entry
 from ..errors import (
     ManagedElsewhereError,
@@ -30,10 +29,10 @@ from ..errors import (
     concurrent_modification,
     display,
     invalid,
+    retry_after_readback,
     table_already_exists,
     unsupported,
 )
-from ..lost_replies import retry_after_readback
 from ..managed import conversion, mark
 from ..publishing import has_columns
 from ..records import (

@@ -22,9 +22,9 @@ from ..errors import (
     invalid,
     namespace_already_exists,
     namespace_not_empty,
+    retry_after_readback,
     unsupported,
 )
-from ..lost_replies import retry_after_readback
 from ..names import first_names
 from ..records import ENTRY_ID, check_property, is_reserved
 from ..requests import CreateMode, DropBehavior, DropMode

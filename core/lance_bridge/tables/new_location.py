@@ -17,8 +17,7 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord
-from ..connection import Connection
-from ..declarations import DECLARED_AT, RESERVED
+from ..connection import DECLARED_AT, RESERVED, Connection
 from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, display, invalid
 from ..storage import TableStorage

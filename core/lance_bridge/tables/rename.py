@@ -13,8 +13,13 @@ from lance_namespace.errors import (
 
 from ..catalog import Capabilities, Path
 from ..entry import EntryT, TableEntry, load_entry
-from ..errors import concurrent_modification, display, table_already_exists, unsupported
-from ..lost_replies import retry_after_readback
+from ..errors import (
+    concurrent_modification,
+    display,
+    retry_after_readback,
+    table_already_exists,
+    unsupported,
+)
 from ..managed import batch_recovery as recovery
 from ..managed import mark
 from ..managed.compare_and_set import held, release

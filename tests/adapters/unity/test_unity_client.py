@@ -31,11 +31,7 @@ from servers.unity import UnityServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
-from lance_bridge.errors import (
-    ObjectUnavailableError,
-    OutcomeUnknownError,
-    table_already_exists,
-)
+from lance_bridge.errors import ObjectUnavailableError, OutcomeUnknownError, table_already_exists
 from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog

@@ -16,8 +16,8 @@ import lance
 from lance_namespace.errors import TableVersionNotFoundError, TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
+from ...dataset_versions import transaction_at
 from ...errors import invalid, translate_lance_errors, unsupported
-from ...lance_datasets import transaction_at
 from ...managed import batch
 from ...managed.commits import CatalogCommit
 from ...records import FOREIGN_COMMITS, ForeignCommits

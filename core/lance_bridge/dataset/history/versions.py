@@ -22,8 +22,8 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
+from ...dataset_versions import latest_version
 from ...errors import LANCE_ERRORS, first_line, invalid, panics_as_errors, translate_lance_errors
-from ...lance_datasets import latest_version
 from ...managed import commits
 from ...managed.versions import managed_directory
 from ...paging import PageRequest

@@ -31,11 +31,11 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from ...errors import display, first_line, invalid, unsupported
-from .. import index_types, paths
+from ..errors import display, first_line, invalid, unsupported
+from . import index_types, paths
 
 if TYPE_CHECKING:
-    from ...table import Table
+    from ..table import Table
 
 # -- nearest neighbors -----------------------------------------------------------------------------
 

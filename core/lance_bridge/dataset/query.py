@@ -16,16 +16,32 @@ from typing import Any, TypeVar
 
 import lance
 import pyarrow as pa
-from lance.dataset import LanceScanner
+from lance.dataset import ColumnOrdering, LanceScanner
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
+from lance_namespace_urllib3_client.models import QueryTableRequestColumns
 
-from ...errors import invalid, panics_as_errors, unsupported
-from ...requests import Ref
-from ...table import Table
-from .. import expressions, paths
-from . import projection, searches
-from .projection import DISTANCE, RELEVANCE, ROW_ID, SCORE
+from ..errors import invalid, panics_as_errors, unsupported
+from ..requests import OrderedQuery, OrderedQueryAnalysis, Ref
+from ..table import Table
+from . import expressions, paths, searches
 from .searches import Request
+
+ROW_ID = "_rowid"
+DISTANCE = "_distance"
+SCORE = "_score"
+QUERY_INDEX = "query_index"
+RELEVANCE = "_relevance_score"
+
+SEARCH_COLUMNS = (ROW_ID, DISTANCE, SCORE, QUERY_INDEX, RELEVANCE)
+"""Columns that a search adds. An alias of such a name would be lost, or hide the column."""
+
+_ALIAS = "value"
+
+Columns = list[str] | dict[str, str] | None
+"""Names, expressions by alias, or None for all columns: the form of pylance's scanner."""
+
+PlanColumns = Callable[[Columns], object]
+"""Plans a query with other columns. Reads no rows, and raises what pylance raises."""
 
 T = TypeVar("T")
 
@@ -45,9 +61,9 @@ class Query:
     dataset: lance.LanceDataset
     table: str
     """The table's name in messages."""
-    columns: projection.Columns
+    columns: Columns
     """As passed to pylance."""
-    requested: projection.Columns
+    requested: Columns
     """As in the request."""
     predicate: str | None
     limit: int | None
@@ -79,9 +95,9 @@ class Scan:
         """Whether the scan adds row ids that the request does not ask for."""
         return bool(self.query.options["with_row_id"]) and not self.query.wants_row_id
 
-    def scanner(self, columns: projection.Columns, *, is_filtered: bool) -> LanceScanner:
+    def scanner(self, columns: Columns, *, is_filtered: bool) -> LanceScanner:
         """Return the scanner. Other columns, or no filter, help to find the cause of an error."""
-        columns_of = projection.scanner_columns(columns, self.adds)
+        columns_of = scanner_columns(columns, self.adds)
         options = {**self.query.options, **self.search, **columns_of}
         predicate = self.query.predicate if is_filtered else None
         condition = None if predicate is None else expressions.in_brackets(predicate)
@@ -106,11 +122,9 @@ def parse(table: Table, request: Request) -> Query:
     offset = request.offset or 0
     if request.k < 0 or offset < 0:
         raise invalid("k and offset must be 0 or more")
-    requested = projection.parse(request.columns)
+    requested = parse_columns(request.columns)
     dataset = table.open(Ref.of(request.version, branch=request.branch))
-    columns = projection.in_brackets(
-        requested, table.name, dataset.schema.names, partial(_is_field, dataset)
-    )
+    columns = in_brackets(requested, table.name, dataset.schema.names, partial(_is_field, dataset))
     if request.filter is not None:
         bad = _describe_bad_filter(request.filter, table.name)
         expressions.require_sound(request.filter, bad)
@@ -125,7 +139,7 @@ def parse(table: Table, request: Request) -> Query:
         "prefilter": bool(request.prefilter),
         "fast_search": bool(request.fast_search),
         "io_buffer_size": READ_AHEAD,
-        "order_by": projection.parse_order(dataset, table, request),
+        "order_by": parse_order(dataset, table, request),
     }
     is_fused = vector is not None and (vector.batch or text is not None)
     if is_fused and options["order_by"]:
@@ -163,7 +177,7 @@ def read(query: Query) -> pa.RecordBatchReader:
     by_vector, by_text = [_read_all(scan) for scan in scans]
     fused = fuse(by_vector, by_text, query.limit or 0, query.offset)
     if not query.wants_row_id:
-        fused = fused.drop_columns([projection.ROW_ID])
+        fused = fused.drop_columns([ROW_ID])
     return fused.to_reader()
 
 
@@ -198,9 +212,9 @@ def _build_scans(query: Query) -> list[Scan]:
     if query.text is None and query.vector is not None:
         # A limit would apply to the rows of the whole batch.
         search = by_vector if query.vector.batch else {**by_vector, **page}
-        return [Scan(_add_row_id(query), search, projection.DISTANCE)]
+        return [Scan(_add_row_id(query), search, DISTANCE)]
     if query.vector is None:
-        return [Scan(_add_row_id(query), {**by_text, **page}, projection.SCORE)]
+        return [Scan(_add_row_id(query), {**by_text, **page}, SCORE)]
     own = replace(
         query,
         columns=_drop_added_columns(query.columns),
@@ -210,8 +224,8 @@ def _build_scans(query: Query) -> list[Scan]:
     both = _add_row_id(own)
     limit = (query.limit or 0) + query.offset
     return [
-        Scan(both, by_vector, projection.DISTANCE),
-        Scan(both, {**by_text, "limit": limit}, projection.SCORE),
+        Scan(both, by_vector, DISTANCE),
+        Scan(both, {**by_text, "limit": limit}, SCORE),
     ]
 
 
@@ -227,7 +241,7 @@ def _drop_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _drop_added_columns(columns: projection.Columns) -> projection.Columns:
+def _drop_added_columns(columns: Columns) -> Columns:
     """Return the columns without those that a hybrid search adds anyway."""
     if isinstance(columns, dict):
         return {k: v for k, v in columns.items() if k not in HYBRID_COLUMNS}
@@ -272,7 +286,7 @@ def _find_problem(scan: Scan) -> LanceNamespaceError | None:
     """Plan again in parts, and return the error of the first part that fails."""
     query = scan.query
 
-    def plan(columns: projection.Columns, *, is_filtered: bool = False) -> None:
+    def plan(columns: Columns, *, is_filtered: bool = False) -> None:
         scan.scanner(columns, is_filtered=is_filtered).explain_plan()
 
     bad = f"The query does not fit table '{query.table}'"
@@ -280,7 +294,7 @@ def _find_problem(scan: Scan) -> LanceNamespaceError | None:
     return (
         expressions.find_problem(partial(plan, None), bad)
         or expressions.find_problem(partial(plan, None, is_filtered=True), bad_filter)
-        or projection.find_problem(query.requested, query.columns, plan, query.table)
+        or find_problem(query.requested, query.columns, plan, query.table)
         or expressions.find_problem(partial(plan, query.columns, is_filtered=True), bad)
     )
 
@@ -296,7 +310,7 @@ def _read_batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.Rec
 def _skip_offset(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.RecordBatch:
     """Drop the first ``offset`` rows of each vector. ``seen`` counts rows across batches."""
     kept = []
-    for vector in batch.column(projection.QUERY_INDEX).to_pylist():
+    for vector in batch.column(QUERY_INDEX).to_pylist():
         kept.append(seen[vector] >= query.offset)
         seen[vector] += 1
     return batch.filter(pa.array(kept, pa.bool_()))
@@ -369,3 +383,120 @@ def _column(table: pa.Table, name: str) -> dict[int, float]:
     """Return a column's values by row id, in the order of the rows."""
     ids, values = table.column(ROW_ID).to_pylist(), table.column(name).to_pylist()
     return dict(zip(ids, values, strict=True))
+
+
+# -- columns ------------------------------------------------------------------------------------
+
+
+def parse_columns(columns: QueryTableRequestColumns | None) -> Columns:
+    """Return the columns that a request names; None for all, as in pylance.
+
+    Raises:
+        InvalidInputError: (13) names together with aliases, a name twice, or a reserved alias.
+    """
+    if columns is None:
+        return None
+    if columns.column_names and columns.column_aliases:
+        raise invalid("`column_names` cannot be used together with `column_aliases`")
+    if columns.column_names:
+        names = list(columns.column_names)
+        for name in names:
+            if names.count(name) > 1:
+                raise invalid(f"Column {name!r} is requested twice")
+        return names
+    if not columns.column_aliases:
+        return None
+    for alias, source in columns.column_aliases.items():
+        if alias in SEARCH_COLUMNS and source != alias:
+            raise invalid(f"Column {alias!r} is added by searches: use another alias")
+    return dict(columns.column_aliases)
+
+
+def scanner_columns(columns: Columns, added: str | None) -> dict[str, Any]:
+    """Return the scanner's options for columns, with the one that the search adds.
+
+    Naming it keeps the result stable: Lance plans to stop adding it automatically.
+    """
+    if columns is None or added is None:
+        return {"columns": columns}
+    if isinstance(columns, dict):
+        wanted: Columns = {**columns, added: added}
+    else:
+        wanted = [*columns, added] if added not in columns else columns
+    return {"columns": wanted, "disable_scoring_autoprojection": True}
+
+
+def in_brackets(
+    columns: Columns, table: str, names: list[str], is_field: Callable[[str], bool]
+) -> Columns:
+    """Return columns with each expression in brackets, so that Lance parses all of it.
+
+    Args:
+        names: The names of the table's columns.
+        is_field: Whether a source is the path of a field.
+
+    Raises:
+        InvalidInputError: (13) an expression that Lance cannot plan safely.
+    """
+    if not isinstance(columns, dict):
+        return columns
+    result = {}
+    for alias, source in columns.items():
+        if alias in SEARCH_COLUMNS or is_field(source):
+            result[alias] = source
+            continue
+        bad = _describe_bad_column(source, table)
+        expressions.require_sound(source, bad)
+        expressions.require_unambiguous(names, source, bad)
+        result[alias] = expressions.in_brackets(source)
+    return result
+
+
+def find_problem(
+    requested: Columns, columns: Columns, plan: PlanColumns, table: str
+) -> LanceNamespaceError | None:
+    """Return the error for the first column that cannot be planned, or None.
+
+    Args:
+        requested: The columns as in the request.
+        columns: The same, with expressions in brackets.
+    """
+    if isinstance(requested, dict) and isinstance(columns, dict):
+        # With the row id, because Lance does not plan a scan of constants alone.
+        alone: list[Columns] = [{_ALIAS: each, ROW_ID: ROW_ID} for each in columns.values()]
+    else:
+        alone = [[name] for name in columns or ()]
+    sources = requested.values() if isinstance(requested, dict) else requested or ()
+    for source, each in zip(sources, alone, strict=True):
+        found = expressions.find_problem(partial(plan, each), _describe_bad_column(source, table))
+        if found is not None:
+            return found
+    return None
+
+
+def _describe_bad_column(source: str, table: str) -> str:
+    return expressions.does_not_fit("Column", source, table)
+
+
+# -- order of rows ---------------------------------------------------------------------------------
+
+
+def parse_order(
+    dataset: lance.LanceDataset, table: Table, request: Request
+) -> list[ColumnOrdering] | None:
+    """Return the order that a request asks for, in the form of pylance's scanner.
+
+    Raises:
+        InvalidInputError: (13) a column's name is not a path.
+        TableColumnNotFoundError: (12) a column does not exist.
+    """
+    if not isinstance(request, OrderedQuery | OrderedQueryAnalysis) or not request.order_by:
+        return None
+    return [
+        ColumnOrdering(
+            paths.find_column(dataset, table, each.column_name).path,
+            each.ascending,
+            each.nulls_first,
+        )
+        for each in request.order_by
+    ]

@@ -166,12 +166,14 @@ class ForeignCases(Cases):
     # -- broken entries --------------------------------------------------------------------------
 
     @needs("broken_entry_types", "make_entry")
-    def test_a_broken_entry_does_not_stop_a_listing(self, ns: CaseNamespace) -> None:
+    def test_a_broken_entry_stops_neither_a_listing_nor_a_drop(self, ns: CaseNamespace) -> None:
         self._broken(ns)
-        ns.with_rows("whole")
+        location = ns.location(ns.with_rows("whole"))
         assert "whole" in ns.names()
         assert "whole" in ns.all_tables(ns.id, limit=1)
         assert "whole" in ns.all_tables(ns.id, include_declared=False)
+        ns.drop_table(ns.table("whole"))
+        assert ns.storage.files(location) == frozenset()
 
     @needs("broken_entry_types", "make_entry")
     def test_describe_of_a_broken_entry_says_what_is_wrong(self, ns: CaseNamespace) -> None:
@@ -184,16 +186,6 @@ class ForeignCases(Cases):
         for table_id in self._broken(ns):
             ns.deregister_table(table_id)
             assert code_of(ns.table_exists, table_id) == ErrorCode.TABLE_NOT_FOUND
-
-    @needs("broken_entry_types", "make_entry")
-    def test_a_broken_entry_does_not_stop_the_drop_of_another_table(
-        self, ns: CaseNamespace
-    ) -> None:
-        self._broken(ns)
-        table_id = ns.with_rows("whole")
-        location = ns.location(table_id)
-        ns.drop_table(table_id)
-        assert ns.storage.files(location) == frozenset()
 
     def _broken(self, ns: CaseNamespace) -> list[list[str]]:
         """Make one entry of each broken type; return their identifiers."""

@@ -156,7 +156,7 @@ def calls_of(
     return {name: bound(name) for name in operations}
 
 
-# -- cases -----------------------------------------------------------------------------------------
+# -- requests as pylance and LanceDB send them -----------------------------------------------------
 
 
 _MESSAGES = {
@@ -247,9 +247,6 @@ def _call_bare(ns: CaseNamespace, name: str, table_id: list[str]) -> object:
         arguments.append(b"")
     result: object = getattr(ns.client, name)(*arguments)
     return result
-
-
-# -- identifiers -----------------------------------------------------------------------------------
 
 
 # -- names -----------------------------------------------------------------------------------------

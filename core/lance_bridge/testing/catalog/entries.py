@@ -52,6 +52,7 @@ class EntryCases(CatalogCases):
         require_holds(loaded, wanted)
         assert created.identity in (None, loaded.identity)
         assert loaded.is_lance
+        assert loaded.is_external
         require_same(workspace.scanned("t"), loaded)
         lance = list(workspace.catalog.scan_tables(workspace.path, lance_only=True))
         assert [record.path for record in lance] == [wanted.path]
@@ -110,75 +111,62 @@ class EntryCases(CatalogCases):
         is_kept = len(found) == 1 and keeps_location(record.location, wanted.location)
         return "" if is_kept else f"wanted {wanted.location}, found {found}"
 
-    def test_an_entry_is_external(self, workspace: Workspace) -> None:
-        record = workspace.create()
-        assert record.is_external
-        assert workspace.scanned("t").is_external
-
-    @needs("read_entry")
-    def test_the_catalog_itself_takes_a_new_entry_for_external(self, workspace: Workspace) -> None:
-        record = workspace.create()
-        assert workspace.target.read_entry(record.path).is_external
-
     @needs("write_entry")
     def test_an_entry_whose_files_are_the_catalogs_is_not_external(
         self, workspace: Workspace
     ) -> None:
-        record = workspace.record()
-        entry = RawEntry(record.location, record.properties, is_external=False)
-        workspace.target.write_entry(record.path, entry)
-        assert workspace.catalog.load_table(record.path).is_external is False
+        assert _owned(workspace).is_external is False
         assert workspace.scanned("t").is_external is False
 
     @needs("write_entry", "read_entry")
     def test_alter_says_whether_it_made_an_entry_external_and_its_marks_undo_that(
-        self, workspace: Workspace
+        self, alterable: Workspace
     ) -> None:
-        skip_if(workspace, "no_alter")
-        record = workspace.record()
-        entry = RawEntry(record.location, record.properties, is_external=False)
-        workspace.target.write_entry(record.path, entry)
-        ownership = workspace.catalog.load_ownership(record.path)
-        changed = workspace.set(workspace.catalog.load_table(record.path), note="altered")
-        assert changed.is_external is workspace.target.read_entry(record.path).is_external
+        record = _owned(alterable)
+        ownership = alterable.catalog.load_ownership(record.path)
+        changed = alterable.set(record, note="altered")
+        assert changed.is_external is alterable.target.read_entry(record.path).is_external
         if ownership and changed.is_external:
-            workspace.catalog.alter_ownership(changed, ownership)
-            assert workspace.catalog.load_table(record.path).is_external is False
-            assert workspace.catalog.load_ownership(record.path) == ownership
+            alterable.catalog.alter_ownership(changed, ownership)
+            assert alterable.catalog.load_table(record.path).is_external is False
+            assert alterable.catalog.load_ownership(record.path) == ownership
 
     @needs("write_entry", "read_entry")
-    def test_alter_makes_an_entry_external_or_is_unsupported(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_alter")
-        record = workspace.record()
-        entry = RawEntry(record.location, record.properties, is_external=False)
-        workspace.target.write_entry(record.path, entry)
-        found = workspace.catalog.load_table(record.path)
-        code = code_of(workspace.catalog.alter_table, with_properties(found, note="altered"))
+    def test_alter_makes_an_entry_external_or_is_unsupported(self, alterable: Workspace) -> None:
+        record = _owned(alterable)
+        code = code_of(alterable.catalog.alter_table, with_properties(record, note="altered"))
         assert code in (None, ErrorCode.UNSUPPORTED)
-        assert workspace.target.read_entry(record.path).is_external is (code is None)
+        assert alterable.target.read_entry(record.path).is_external is (code is None)
 
     @needs("read_entry")
-    def test_what_the_catalog_adds_to_an_entry_stays(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_alter")
-        record = workspace.create()
-        added = set(workspace.target.read_entry(record.path).properties) - set(record.properties)
-        record = workspace.set(record, author="Ines")
-        assert added <= set(workspace.target.read_entry(record.path).properties)
-        capabilities = workspace.capabilities
+    def test_what_the_catalog_adds_to_an_entry_stays(self, alterable: Workspace) -> None:
+        record = alterable.create()
+        added = set(alterable.target.read_entry(record.path).properties) - set(record.properties)
+        record = alterable.set(record, author="Ines")
+        assert added <= set(alterable.target.read_entry(record.path).properties)
+        capabilities = alterable.capabilities
         if not (capabilities.no_rename or capabilities.renames_by_copy):
-            workspace.catalog.rename_table(record, workspace.table("new"))
-            held = workspace.target.read_entry(workspace.table("new")).properties
+            alterable.catalog.rename_table(record, alterable.table("new"))
+            held = alterable.target.read_entry(alterable.table("new")).properties
             assert added <= set(held), "the rename lost what the catalog keeps in the entry"
 
     @needs("write_entry")
-    def test_an_entry_of_others_is_shown_whole(self, workspace: Workspace) -> None:
-        path, location = workspace.table(), workspace.location()
+    def test_an_entry_of_others_is_shown_whole_and_not_as_lances(
+        self, workspace: Workspace
+    ) -> None:
+        catalog, path, location = workspace.catalog, workspace.table("other"), workspace.location()
         wanted = {"table_type": "parquet", "author": "Ines", "x.y": "z"}
         workspace.target.write_entry(path, RawEntry(location, wanted))
-        found = workspace.catalog.load_table(path)
+        workspace.create("lance")
+        found = catalog.load_table(path)
         assert {key: found.properties.get(key) for key in wanted} == wanted
         assert same_location(found.location, location)
-        require_same(workspace.scanned("t"), found)
+        assert not found.is_lance
+        require_same(workspace.scanned("other"), found)
+        assert workspace.names() == ["lance", "other"]
+        assert list(catalog.list_tables(workspace.path, lance_only=True)) == ["lance"]
+        scanned = catalog.scan_tables(workspace.path, lance_only=True)
+        assert [record.path[-1] for record in scanned] == ["lance"]
 
     @needs("write_entry")
     def test_an_entry_without_a_location_has_none(self, workspace: Workspace) -> None:
@@ -186,22 +174,6 @@ class EntryCases(CatalogCases):
         workspace.target.write_entry(path, RawEntry(None, {"table_type": "view"}))
         assert workspace.catalog.load_table(path).location is None
         assert workspace.scanned("t").location is None
-
-    @needs("write_entry")
-    def test_an_entry_of_another_format_is_listed_and_not_as_lances(
-        self, workspace: Workspace
-    ) -> None:
-        location = workspace.location("parquet")
-        path = workspace.table("parquet")
-        workspace.target.write_entry(path, RawEntry(location, {"table_type": "parquet"}))
-        workspace.create("lance")
-        assert not workspace.catalog.load_table(path).is_lance
-        assert workspace.names() == ["lance", "parquet"]
-        scanned = {record.path[-1] for record in workspace.catalog.scan_tables(workspace.path)}
-        assert scanned == {"lance", "parquet"}
-        assert list(workspace.catalog.list_tables(workspace.path, lance_only=True)) == ["lance"]
-        found = [r.path[-1] for r in workspace.catalog.scan_tables(workspace.path, lance_only=True)]
-        assert found == ["lance"]
 
     @needs("write_entry")
     def test_the_type_of_lance_tables_is_known_in_any_letter_case(
@@ -224,6 +196,7 @@ class EntryCases(CatalogCases):
         assert keeps_location(raw.location, record.location)
         held = {key: raw.properties.get(key) for key in record.properties}
         require_properties({k: v for k, v in held.items() if v is not None}, record.properties)
+        assert raw.is_external, "the catalog may delete the files of a new entry"
 
     # -- refusals --------------------------------------------------------------------------------
 
@@ -247,25 +220,19 @@ class EntryCases(CatalogCases):
             workspace.catalog.load_namespace(missing)
 
     def test_load_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
-        with refused(_NO_TABLE, naming="missing"):
-            workspace.catalog.load_table(workspace.table("missing"))
-        path = (*workspace.missing_namespace(), "t")
-        with refused(_NO_TABLE, _NO_NAMESPACE):
-            workspace.catalog.load_table(path)
-
-    def test_load_asks_for_the_whole_name_and_for_nothing_else(self, workspace: Workspace) -> None:
         workspace.create("abc")
-        for name in ("ab", "abcd", "a_c", "bc"):
+        for name in ("ab", "abcd", "a_c", "bc"):  # the whole name counts
             with refused(_NO_TABLE, naming=name):
                 workspace.catalog.load_table(workspace.table(name))
+        with refused(_NO_TABLE, _NO_NAMESPACE):
+            workspace.catalog.load_table((*workspace.missing_namespace(), "t"))
 
-    def test_alter_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_alter")
-        record = workspace.create()
-        workspace.catalog.drop_table(record)
+    def test_alter_of_a_missing_table_is_table_not_found(self, alterable: Workspace) -> None:
+        record = alterable.create()
+        alterable.catalog.drop_table(record)
         with refused(_NO_TABLE, ErrorCode.CONCURRENT_MODIFICATION, naming="t"):
-            workspace.catalog.alter_table(with_properties(record, author="Ada"))
-        assert workspace.names() == []
+            alterable.catalog.alter_table(with_properties(record, author="Ada"))
+        assert alterable.names() == []
 
     # -- drop ------------------------------------------------------------------------------------
 
@@ -276,16 +243,12 @@ class EntryCases(CatalogCases):
         workspace.catalog.drop_table(dropped)
         with refused(_NO_TABLE, naming="dropped"):
             workspace.catalog.load_table(dropped.path)
+        with refused(_NO_TABLE, naming="dropped"):
+            workspace.catalog.drop_table(dropped)
         assert workspace.names() == ["kept"]
         assert [r.path for r in workspace.catalog.scan_tables(workspace.path)] == [kept.path]
         for record in (kept, dropped):
             assert workspace.storage.files(record.location or "") == {"data/file"}
-
-    def test_drop_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
-        record = workspace.create()
-        workspace.catalog.drop_table(record)
-        with refused(_NO_TABLE, naming="t"):
-            workspace.catalog.drop_table(record)
 
     def test_a_record_of_a_dropped_table_drops_no_later_one_where_the_catalog_compares(
         self, workspace: Workspace
@@ -321,6 +284,14 @@ class EntryCases(CatalogCases):
         assert not directory.exists(), "capabilities.makes_directories is False"
 
 
+def _owned(workspace: Workspace) -> TableRecord:
+    """Make an entry whose files the catalog may delete; return it as the catalog has it."""
+    record = workspace.record()
+    entry = RawEntry(record.location, record.properties, is_external=False)
+    workspace.target.write_entry(record.path, entry)
+    return workspace.catalog.load_table(record.path)
+
+
 # -- renames ---------------------------------------------------------------------------------------
 
 
@@ -335,23 +306,11 @@ PROPERTIES = {
 class RenameCases(CatalogCases):
     """Rename and copy. A catalog has one of them, or says why it has neither."""
 
-    @pytest.fixture
-    def renamable(self, workspace: Workspace) -> Workspace:
-        """A workspace of a catalog that renames entries."""
-        skip_if(workspace, "no_rename")
-        return workspace
-
     def test_a_renamed_entry_keeps_all_but_its_name(self, renamable: Workspace) -> None:
         record = renamable.create("old", PROPERTIES)
         renamable.storage.put(record.location or "", "data", b"content")
         _move(renamable, record, renamable.table("new"))
-        found = renamable.catalog.load_table(renamable.table("new"))
-        assert found.path == renamable.table("new")
-        assert found.location == record.location
-        require_properties(found.properties, record.properties)
-        assert found.is_external
-        if not renamable.capabilities.renames_by_copy:
-            assert found.identity == record.identity, "a renamed table has another identity"
+        found = _require_moved(renamable, record, renamable.table("new"))
         require_same(renamable.scanned("new"), found)
         assert renamable.names() == ["new"]
         with refused(_NO_TABLE, naming="old"):
@@ -382,12 +341,7 @@ class RenameCases(CatalogCases):
         record = renamable.create("old", PROPERTIES)
         other = (*renamable.new_namespace(), "new")
         _move(renamable, record, other)
-        found = renamable.catalog.load_table(other)
-        assert found.location == record.location
-        require_properties(found.properties, record.properties)
-        assert found.is_external
-        if not renamable.capabilities.renames_by_copy:
-            assert found.identity == record.identity, "a renamed table has another identity"
+        _require_moved(renamable, record, other)
         assert renamable.names() == []
         assert renamable.names(other[:-1]) == ["new"]
 
@@ -419,8 +373,17 @@ class RenameCases(CatalogCases):
 
 def _move(workspace: Workspace, record: TableRecord, new_path: Path) -> None:
     """Rename as core does it on this catalog."""
+    workspace.move(record, new_path)
+    if workspace.capabilities.renames_by_copy:
+        workspace.catalog.drop_table(record)
+
+
+def _require_moved(workspace: Workspace, old: TableRecord, path: Path) -> TableRecord:
+    """Require all of an entry but its path at the new one; return it."""
+    found = workspace.catalog.load_table(path)
+    assert (found.path, found.location) == (path, old.location)
+    require_properties(found.properties, old.properties)
+    assert found.is_external
     if not workspace.capabilities.renames_by_copy:
-        workspace.catalog.rename_table(record, new_path)
-        return
-    workspace.catalog.copy_table(record, replace(record, path=new_path))
-    workspace.catalog.drop_table(record)
+        assert found.identity == old.identity, "a renamed table has another identity"
+    return found

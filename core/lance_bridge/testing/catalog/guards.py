@@ -13,7 +13,7 @@ from lance_namespace import ErrorCode, LanceNamespaceError
 from ...catalog import GUARD, TableRecord
 from ..calls import answer_of, described, refused
 from ..cases import Refusals, needs
-from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, check_one_winner, race
+from ..concurrency import DEADLINE, LOCK_SECONDS, ROUNDS, arrives, check_one_winner, race
 from ..target import RawEntry
 from .workspace import (
     CatalogCases,
@@ -26,8 +26,6 @@ from .workspace import (
 )
 
 _CHANGED = ErrorCode.CONCURRENT_MODIFICATION
-_THREADS = 6
-_ROUNDS = 5
 SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
     "another value": lambda record: with_properties(record, count="2"),
     "the same value": lambda record: with_properties(record, count="1"),
@@ -42,12 +40,6 @@ SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
 
 class GuardCases(CatalogCases):
     """Entries with a `GUARD`, on which commits of tables depend."""
-
-    @pytest.fixture
-    def guardable(self, workspace: Workspace) -> Workspace:
-        """A workspace of a catalog that compares and sets entries."""
-        skip_if(workspace, "no_alter", "no_managed_tables")
-        return workspace
 
     # -- finding the guard -----------------------------------------------------------------------
 
@@ -158,15 +150,14 @@ class GuardCases(CatalogCases):
 
     # -- entries without a guard, and ownership --------------------------------------------------
 
-    def test_a_revision_is_compared_without_a_guard(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_alter")
-        stale = workspace.create("t", {"count": "0"})
+    def test_a_revision_is_compared_without_a_guard(self, alterable: Workspace) -> None:
+        stale = alterable.create("t", {"count": "0"})
         if stale.revision is None:
             pytest.skip("entries without a guard have no revision in this catalog")
-        after = workspace.set(stale, count="1")
+        after = alterable.set(stale, count="1")
         with refused(_CHANGED, naming="t"):
-            workspace.catalog.alter_table(with_properties(stale, other="2"))
-        require_same(workspace.catalog.load_table(stale.path), after)
+            alterable.catalog.alter_table(with_properties(stale, other="2"))
+        require_same(alterable.catalog.load_table(stale.path), after)
 
     def test_a_change_of_ownership_compares_the_revision(self, guardable: Workspace) -> None:
         stale = guardable.guard()
@@ -185,24 +176,9 @@ class GuardCases(CatalogCases):
         stale = guardable.guard()
         after = guardable.set(stale, count="1")
         with refused(_CHANGED, naming="t"):
-            if guardable.capabilities.renames_by_copy:
-                copy = replace(stale, path=guardable.table("new"))
-                guardable.catalog.copy_table(stale, copy)
-            else:
-                guardable.catalog.rename_table(stale, guardable.table("new"))
+            guardable.move(stale, guardable.table("new"))
         assert guardable.names() == ["t"]
         require_same(guardable.catalog.load_table(stale.path), after)
-
-    def test_a_record_from_before_a_rename_changes_nothing(self, guardable: Workspace) -> None:
-        skip_if(guardable, "no_rename")
-        skip_if(guardable, "renames_by_copy")
-        stale = guardable.guard()
-        guardable.catalog.rename_table(stale, guardable.table("new"))
-        with refused(ErrorCode.TABLE_NOT_FOUND, _CHANGED, naming="t"):
-            guardable.catalog.alter_table(with_properties(stale, count="5"))
-        renamed = guardable.catalog.load_table(guardable.table("new"))
-        assert renamed.properties["count"] == "0"
-        assert guardable.set(renamed, count="1").properties["count"] == "1"
 
     def test_a_rename_is_a_change_of_the_revision(self, guardable: Workspace) -> None:
         skip_if(guardable, "no_rename", "renames_by_copy")
@@ -228,10 +204,12 @@ class GuardCases(CatalogCases):
 
     def test_a_renamed_entry_is_still_compared(self, guardable: Workspace) -> None:
         skip_if(guardable, "no_rename", "renames_by_copy")
-        record = guardable.guard()
-        guardable.catalog.rename_table(record, guardable.table("new"))
+        stale = guardable.guard()
+        guardable.catalog.rename_table(stale, guardable.table("new"))
+        with refused(ErrorCode.TABLE_NOT_FOUND, _CHANGED, naming="t"):
+            guardable.catalog.alter_table(with_properties(stale, count="5"))
         renamed = guardable.catalog.load_table(guardable.table("new"))
-        require_properties(renamed.properties, record.properties)
+        require_properties(renamed.properties, stale.properties)
         assert renamed.revision is not None, "a guarded entry has no revision after its rename"
         after = guardable.set(renamed, count="1")
         with refused(_CHANGED, naming="new"):
@@ -252,13 +230,13 @@ class GuardCases(CatalogCases):
 
     def test_of_many_changes_at_once_one_is_made(self, guardable: Workspace) -> None:
         record = guardable.guard()
-        for turn in range(_ROUNDS):
+        for turn in range(ROUNDS):
             seen = record
 
             def change(number: int, seen: TableRecord = seen, turn: int = turn) -> None:
                 guardable.catalog.alter_table(with_properties(seen, count=f"{turn}.{number}"))
 
-            winner = check_one_winner(race(change, _THREADS), _CHANGED)
+            winner = check_one_winner(race(change), _CHANGED)
             record = guardable.catalog.load_table(record.path)
             assert record.properties["count"] == f"{turn}.{winner}"
 
@@ -266,12 +244,12 @@ class GuardCases(CatalogCases):
         path = guardable.guard().path
 
         def count(_: int) -> None:
-            for _ in range(_ROUNDS):
+            for _ in range(ROUNDS):
                 _add_one(guardable, path)
 
         failed = [a for a in race(count, 3) if isinstance(a, LanceNamespaceError)]
         assert not failed, described(failed[0])
-        assert guardable.catalog.load_table(path).properties["count"] == str(3 * _ROUNDS)
+        assert guardable.catalog.load_table(path).properties["count"] == str(3 * ROUNDS)
 
     @needs("faults")
     def test_a_change_that_is_overtaken_on_its_way_is_refused(self, guardable: Workspace) -> None:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import NamedTuple
 
 import pytest
 from lance_namespace import ErrorCode
 
 from ... import locations
-from ...catalog import Catalog, Path, TableRecord
+from ...catalog import Catalog, Path
 from ...errors import OF_ONE_OBJECT
 from ..calls import code_of, refused
 from ..cases import CaseNamespace, needs
@@ -24,7 +25,6 @@ from .workspace import (
     open_workspace,
     require_same,
     same_location,
-    skip_if,
     skip_unless,
 )
 
@@ -52,16 +52,12 @@ LISTINGS: dict[str, Listing] = {
 }
 
 
-class FullNamespace:
+class FullNamespace(NamedTuple):
     """A namespace with more tables than fit on a page."""
 
-    def __init__(self, workspace: Workspace, names: list[str]) -> None:
-        self.workspace = workspace
-        self.names = names
-
-    @property
-    def path(self) -> Path:
-        return self.workspace.path
+    workspace: Workspace
+    path: Path
+    names: list[str]
 
 
 class ListingCases(CatalogCases):
@@ -77,7 +73,7 @@ class ListingCases(CatalogCases):
         in_any_order = sorted(names, key=lambda name: name[::-1])
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda n: _create(workspace, n), in_any_order))
-        yield FullNamespace(workspace, names)
+        yield FullNamespace(workspace, workspace.path, names)
         workspace.close()
 
     # -- tables ----------------------------------------------------------------------------------
@@ -141,7 +137,7 @@ class ListingCases(CatalogCases):
             for name, listing in LISTINGS.items():
                 found: list[str] = []
                 with faults.break_listing():
-                    code = code_of(_fill, found, listing, faults.catalog, full.path)
+                    code = code_of(lambda: found.extend(listing(faults.catalog, full.path)))  # noqa: B023 - called here
                 if code is None:
                     # It took only one request, or read the rest in another way.
                     _require_names(name, found, full.names)
@@ -176,8 +172,7 @@ class ListingCases(CatalogCases):
                 workspace.target.make_entry(list(workspace.path), name, place, entry_type)
             for name, listing in LISTINGS.items():
                 found = list(listing(workspace.catalog, workspace.path))
-                assert set(whole) <= set(found), f"{name} returned {found}"
-                assert set(found) <= {*whole, *broken}, f"{name} returned {found}"
+                assert {*whole} <= {*found} <= {*whole, *broken}, f"{name} returned {found}"
                 assert len(found) == len(set(found)), f"{name} returned {found}"
             # If it were left out, its name would look free, and its files could be deleted.
             scanned = {r.path[-1]: r for r in workspace.catalog.scan_tables(workspace.path)}
@@ -194,23 +189,18 @@ class ListingCases(CatalogCases):
 
     # -- namespaces ------------------------------------------------------------------------------
 
-    def test_a_listing_of_more_namespaces_than_a_page_is_whole(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        parent = tuple(workspace.target.parent)
-        count = workspace.target.page_size + _MORE
+    def test_a_listing_of_more_namespaces_than_a_page_is_whole(self, changeable: Workspace) -> None:
+        parent = tuple(changeable.target.parent)
+        count = changeable.target.page_size + _MORE
         with ThreadPoolExecutor(_THREADS) as pool:
-            made = list(pool.map(lambda _: workspace.new_namespace()[-1], range(count)))
-        found = list(workspace.catalog.list_namespaces(parent))
+            made = list(pool.map(lambda _: changeable.new_namespace()[-1], range(count)))
+        found = list(changeable.catalog.list_namespaces(parent))
         assert len(found) == len(set(found)), "a namespace is listed twice"
         assert set(made) <= set(found), f"missing: {sorted(set(made) - set(found))[:5]}"
 
 
 def _create(workspace: Workspace, name: str) -> None:
     workspace.catalog.create_table(workspace.record(name))
-
-
-def _fill(found: list[str], listing: Listing, catalog: Catalog, path: Path) -> None:
-    found.extend(listing(catalog, path))
 
 
 def _require_names(listing: str, found: list[str], wanted: list[str]) -> None:
@@ -273,7 +263,6 @@ def _require_unreadable_entry(catalog: Catalog, path: Path) -> None:
 # -- hidden tables and partitions ------------------------------------------------------------------
 
 
-"""Partitions on the last page."""
 _NAME = "partitioned"
 
 
@@ -316,19 +305,15 @@ class SharedLocationCases(CatalogCases):
     def test_partitions_that_may_not_be_read_are_permission_denied(
         self, workspace: Workspace, partitions: list[str]
     ) -> None:
-        record = _partitioned(workspace, partitions)
-        with (
-            faults_of(workspace.target, "refuse") as faults,
-            faults.refuse(),
-            refused(ErrorCode.PERMISSION_DENIED),
-        ):
-            list(faults.catalog.partition_locations(record))
+        assert partitions
+        record = workspace.catalog.load_table(workspace.table(_NAME))
+        _require_denied(workspace, lambda catalog: list(catalog.partition_locations(record)))
 
     @needs("faults")
     def test_partitions_whose_reading_breaks_off_are_whole_or_an_error(
         self, workspace: Workspace, partitions: list[str]
     ) -> None:
-        record = _partitioned(workspace, partitions)
+        record = workspace.catalog.load_table(workspace.table(_NAME))
         found: list[str] = []
         with faults_of(workspace.target, "break_listing") as faults, faults.break_listing():
             code = code_of(lambda: found.extend(faults.catalog.partition_locations(record)))
@@ -355,12 +340,12 @@ class SharedLocationCases(CatalogCases):
         self, workspace: Workspace
     ) -> None:
         skip_unless(workspace, "hides_tables")
-        with (
-            faults_of(workspace.target, "refuse") as faults,
-            faults.refuse(),
-            refused(ErrorCode.PERMISSION_DENIED),
-        ):
-            list(faults.catalog.scan_hidden_tables())
+        _require_denied(workspace, lambda catalog: list(catalog.scan_hidden_tables()))
+
+
+def _require_denied(workspace: Workspace, read: Callable[[Catalog], object]) -> None:
+    with faults_of(workspace.target, "refuse") as faults, faults.refuse():
+        assert code_of(read, faults.catalog) == ErrorCode.PERMISSION_DENIED
 
 
 def _require(workspace: Workspace, capability: str, hook: str) -> None:
@@ -369,11 +354,6 @@ def _require(workspace: Workspace, capability: str, hook: str) -> None:
     reason = workspace.target.lacks(hook)
     if reason:
         pytest.skip(reason)
-
-
-def _partitioned(workspace: Workspace, partitions: list[str]) -> TableRecord:
-    assert partitions
-    return workspace.catalog.load_table(workspace.table(_NAME))
 
 
 def _keys(partitions: Iterable[str]) -> Counter[tuple[str, ...]]:

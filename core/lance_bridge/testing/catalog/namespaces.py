@@ -33,21 +33,17 @@ _NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
 _STOPS = 12
 """At how many of its steps a drop is stopped."""
 
-PROPERTIES = {
-    **ODD_VALUES,
-    "long": "0123456789" * 20,
-}
+PROPERTIES = {**ODD_VALUES, "long": "0123456789" * 20}
 
 
 class NamespaceCases(CatalogCases):
     """Namespaces of the innermost level, under the target's parent."""
 
     @pytest.fixture
-    def droppable(self, workspace: Workspace) -> Workspace:
+    def droppable(self, changeable: Workspace) -> Workspace:
         """A workspace of a catalog that drops no namespace with a table."""
-        skip_if(workspace, "no_namespace_changes")
-        skip_unless(workspace, "atomic_restrict")
-        return workspace
+        skip_unless(changeable, "atomic_restrict")
+        return changeable
 
     def test_a_namespace_is_loaded_under_its_path(self, workspace: Workspace) -> None:
         found = workspace.catalog.load_namespace(workspace.path)
@@ -65,121 +61,98 @@ class NamespaceCases(CatalogCases):
         with refused(_NOT_FOUND, naming=cut[-1]):
             workspace.catalog.load_namespace(cut)
 
-    def test_list_of_a_missing_parent_is_namespace_not_found(self, workspace: Workspace) -> None:
+    def test_a_missing_parent_is_namespace_not_found(self, workspace: Workspace) -> None:
         parent = workspace.path[:-1]
         if not parent:
             pytest.skip("namespaces lie directly under the root, which always exists")
         missing = (*parent[:-1], workspace.missing_namespace()[-1])
         with refused(_NOT_FOUND, naming=missing[-1]):
             list(workspace.catalog.list_namespaces(missing))
+        if not workspace.capabilities.no_namespace_changes:
+            with refused(_NOT_FOUND, naming=missing[-1]):
+                workspace.catalog.create_namespace(workspace.namespace_record((*missing, "a")))
 
-    def test_a_namespace_whose_name_begins_another_is_another(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        longer = (*workspace.path[:-1], f"{workspace.path[-1]}_longer")
-        workspace.track(longer)
-        workspace.catalog.create_namespace(workspace.namespace_record(longer))
-        workspace.create("here")
-        assert workspace.names(longer) == []
-        there = replace(workspace.record("there"), path=(*longer, "there"))
-        workspace.catalog.create_table(there)
-        assert workspace.names() == ["here"]
-        assert workspace.names(longer) == ["there"]
-        workspace.catalog.drop_table(workspace.catalog.load_table(there.path))
-        workspace.catalog.drop_namespace(longer)
-        assert workspace.names() == ["here"]
+    def test_a_namespace_whose_name_begins_another_is_another(self, changeable: Workspace) -> None:
+        longer = (*changeable.path[:-1], f"{changeable.path[-1]}_longer")
+        changeable.track(longer)
+        changeable.catalog.create_namespace(changeable.namespace_record(longer))
+        changeable.create("here")
+        assert changeable.names(longer) == []
+        there = replace(changeable.record("there"), path=(*longer, "there"))
+        changeable.catalog.create_table(there)
+        assert changeable.names() == ["here"]
+        assert changeable.names(longer) == ["there"]
+        changeable.catalog.drop_table(changeable.catalog.load_table(there.path))
+        changeable.catalog.drop_namespace(longer)
+        assert changeable.names() == ["here"]
 
-    def test_namespaces_are_sorted_as_python_sorts_them(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        parent, name = workspace.path[:-1], workspace.path[-1]
+    def test_namespaces_are_sorted_as_python_sorts_them(self, changeable: Workspace) -> None:
+        parent, name = changeable.path[:-1], changeable.path[-1]
         for end in ("_b", "b", "_a", "a", "1", "10", "9", "__"):
-            path = workspace.track((*parent, name + end))
-            workspace.catalog.create_namespace(workspace.namespace_record(path))
-        found = list(workspace.catalog.list_namespaces(parent))
+            path = changeable.track((*parent, name + end))
+            changeable.catalog.create_namespace(changeable.namespace_record(path))
+        found = list(changeable.catalog.list_namespaces(parent))
         assert found == sorted(found)
 
     # -- create ----------------------------------------------------------------------------------
 
     def test_create_of_an_existing_namespace_is_refused_and_changes_nothing(
-        self, workspace: Workspace
+        self, changeable: Workspace
     ) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        before = workspace.catalog.load_namespace(workspace.path)
-        record = workspace.namespace_record(workspace.path, {"author": "Ada"})
-        with refused(_EXISTS, naming=workspace.path[-1]):
-            workspace.catalog.create_namespace(record)
-        found = workspace.catalog.load_namespace(workspace.path)
+        before = changeable.catalog.load_namespace(changeable.path)
+        record = changeable.namespace_record(changeable.path, {"author": "Ada"})
+        with refused(_EXISTS, naming=changeable.path[-1]):
+            changeable.catalog.create_namespace(record)
+        found = changeable.catalog.load_namespace(changeable.path)
         assert dict(found.properties) == dict(before.properties)
-
-    def test_create_under_a_missing_parent_is_namespace_not_found(
-        self, workspace: Workspace
-    ) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        parent = workspace.path[:-1]
-        if not parent:
-            pytest.skip("namespaces lie directly under the root, which always exists")
-        missing = (*parent[:-1], workspace.missing_namespace()[-1])
-        with refused(_NOT_FOUND, naming=missing[-1]):
-            workspace.catalog.create_namespace(workspace.namespace_record((*missing, "a")))
 
     # -- properties ------------------------------------------------------------------------------
 
-    def test_properties_of_a_namespace_are_kept_or_refused(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        if not _is_kept(workspace, PROPERTIES):
+    def test_properties_of_a_namespace_are_kept_or_refused(self, changeable: Workspace) -> None:
+        if not _is_kept(changeable, PROPERTIES):
             for key, value in PROPERTIES.items():
-                _is_kept(workspace, {key: value})
-
-    def test_reserved_properties_of_a_namespace_are_kept(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        assert _is_kept(workspace, {"lance_bridge.x": "reserved"}), "core needs lance_bridge.…"
-
-    def test_a_long_property_of_a_namespace_is_kept_or_refused(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
+                _is_kept(changeable, {key: value})
         for length in (256, 4001, 33_000):
-            _is_kept(workspace, {"long": ("0123456789" * length)[:length]})
+            _is_kept(changeable, {"long": ("0123456789" * length)[:length]})
+
+    def test_reserved_properties_of_a_namespace_are_kept(self, changeable: Workspace) -> None:
+        assert _is_kept(changeable, {"lance_bridge.x": "reserved"}), "core needs lance_bridge.…"
 
     def test_alter_replaces_properties_of_a_namespace_and_does_not_merge_them(
-        self, workspace: Workspace
+        self, changeable: Workspace
     ) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        path = workspace.new_namespace({"kept": "1", "changed": "1", "removed": "1"})
-        workspace.catalog.create_table(workspace.record("t"))
-        record = workspace.catalog.load_namespace(path)
+        path = changeable.new_namespace({"kept": "1", "changed": "1", "removed": "1"})
+        changeable.catalog.create_table(changeable.record("t"))
+        record = changeable.catalog.load_namespace(path)
         wanted = {k: v for k, v in record.properties.items() if k != "removed"}
         wanted |= {"changed": "2", "added": "1"}
-        workspace.catalog.alter_namespace(NamespaceRecord(path, wanted, record.location))
-        found = workspace.catalog.load_namespace(path)
+        changeable.catalog.alter_namespace(NamespaceRecord(path, wanted, record.location))
+        found = changeable.catalog.load_namespace(path)
         assert dict(found.properties) == wanted
         assert found.location == record.location
-        assert workspace.names() == ["t"]
+        assert changeable.names() == ["t"]
 
-    def test_alter_of_a_missing_namespace_is_namespace_not_found(
-        self, workspace: Workspace
+    def test_alter_and_drop_of_a_missing_namespace_are_namespace_not_found(
+        self, changeable: Workspace
     ) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        missing = workspace.missing_namespace()
+        missing = changeable.missing_namespace()
         with refused(_NOT_FOUND, naming=missing[-1]):
-            workspace.catalog.alter_namespace(workspace.namespace_record(missing, {"a": "b"}))
+            changeable.catalog.alter_namespace(changeable.namespace_record(missing, {"a": "b"}))
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            changeable.catalog.drop_namespace(missing)
         with refused(_NOT_FOUND):
-            workspace.catalog.load_namespace(missing)
+            changeable.catalog.load_namespace(missing)
 
     # -- drop ------------------------------------------------------------------------------------
 
-    def test_a_dropped_namespace_is_gone_and_others_stay(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        path = workspace.new_namespace()
-        workspace.catalog.require_droppable(path)
-        workspace.catalog.drop_namespace(path)
+    def test_a_dropped_namespace_is_gone_and_others_stay(self, changeable: Workspace) -> None:
+        path = changeable.new_namespace()
+        changeable.catalog.require_droppable(path)
+        changeable.catalog.drop_namespace(path)
         with refused(_NOT_FOUND, naming=path[-1]):
-            workspace.catalog.load_namespace(path)
-        assert path[-1] not in list(workspace.catalog.list_namespaces(path[:-1]))
-        workspace.catalog.load_namespace(workspace.path)
-
-    def test_drop_of_a_missing_namespace_is_namespace_not_found(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        missing = workspace.missing_namespace()
-        with refused(_NOT_FOUND, naming=missing[-1]):
-            workspace.catalog.drop_namespace(missing)
+            changeable.catalog.load_namespace(path)
+        assert path[-1] not in list(changeable.catalog.list_namespaces(path[:-1]))
+        changeable.catalog.load_namespace(changeable.path)
 
     def test_a_namespace_with_a_table_is_not_dropped_where_the_catalog_checks(
         self, droppable: Workspace
@@ -299,15 +272,11 @@ def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:
     path = workspace.missing_namespace()
     record = workspace.namespace_record(path, properties)
     if try_change(lambda: workspace.catalog.create_namespace(record)):
-        _require_holds(workspace.catalog.load_namespace(path), record)
+        found = workspace.catalog.load_namespace(path)
+        assert found.path == path
+        held = {key: found.properties.get(key) for key in record.properties}
+        assert held == dict(record.properties)  # the catalog may add some, such as an owner
         return True
     with refused(_NOT_FOUND):
         workspace.catalog.load_namespace(path)
     return False
-
-
-def _require_holds(found: NamespaceRecord, wanted: NamespaceRecord) -> None:
-    """Require what was requested; the catalog may add properties, such as an owner."""
-    assert found.path == wanted.path
-    held = {key: found.properties.get(key) for key in wanted.properties}
-    assert held == dict(wanted.properties)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from lance_namespace import ErrorCode, LanceNamespaceError
@@ -113,9 +114,17 @@ class Workspace:
         self.catalog.alter_table(with_properties(record, **changes))
         return self.catalog.load_table(record.path)
 
-    def guard(self, name: str = "t") -> TableRecord:
+    def move(self, record: TableRecord, new_path: Path, catalog: Catalog | None = None) -> None:
+        """Rename an entry, or copy it where core renames by copy, by this or another connection."""
+        catalog = self.catalog if catalog is None else catalog
+        if self.capabilities.renames_by_copy:
+            catalog.copy_table(record, replace(record, path=new_path))
+        else:
+            catalog.rename_table(record, new_path)
+
+    def guard(self) -> TableRecord:
         """Create an entry that the catalog compares and sets; return it as the catalog has it."""
-        record = self.create(name, {"count": "0"})
+        record = self.create("t", {"count": "0"})
         guard = self.catalog.commit_guard(record)
         assert isinstance(guard, str), f"commit_guard returned {guard!r}"
         assert guard, "commit_guard returned an empty guard"
@@ -179,7 +188,7 @@ def _try(action: Callable[[], object]) -> None:
         NotImplementedError: a method of the catalog is not written yet; without it, later cases
             would find what is left.
     """
-    with contextlib.suppress(LanceNamespaceError, AttributeError, TypeError):
+    with suppress(LanceNamespaceError, AttributeError, TypeError):
         action()
 
 
@@ -246,7 +255,7 @@ def try_change(change: Callable[[], object]) -> bool:
     return True
 
 
-@contextlib.contextmanager
+@contextmanager
 def faults_of(target: Target, *needs: str) -> Iterator[Faults]:
     """Open the target's faults; skip the case if it lacks one that is needed."""
     with target.faults() as faults:
@@ -263,9 +272,32 @@ class CatalogCases(Cases):
     @pytest.fixture
     def workspace(self, target: Target, _declared: None) -> Iterator[Workspace]:
         """A catalog and a namespace of the case's own."""
-        workspace = open_workspace(target)
-        yield workspace
-        workspace.close()
+        with closing(open_workspace(target)) as workspace:
+            yield workspace
+
+    @pytest.fixture
+    def alterable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that alters entries."""
+        skip_if(workspace, "no_alter")
+        return workspace
+
+    @pytest.fixture
+    def guardable(self, alterable: Workspace) -> Workspace:
+        """A workspace of a catalog that compares and sets entries."""
+        skip_if(alterable, "no_managed_tables")
+        return alterable
+
+    @pytest.fixture
+    def renamable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that renames entries."""
+        skip_if(workspace, "no_rename")
+        return workspace
+
+    @pytest.fixture
+    def changeable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that creates, alters and drops namespaces."""
+        skip_if(workspace, "no_namespace_changes")
+        return workspace
 
 
 def open_workspace(target: Target) -> Workspace:
@@ -283,15 +315,9 @@ def skip_if(workspace: Workspace, *capabilities: str) -> None:
         if value:
             pytest.skip(f"capabilities.{name}: {value}")
         feature = name.removeprefix("no_")
-        if feature != name and (reason := _turned_off(workspace, feature)):
-            pytest.skip(reason)
-
-
-def _turned_off(workspace: Workspace, feature: str) -> str:
-    """Return why the target leaves out a feature that the catalog has, such as ``--without``."""
-    if getattr(workspace.target.features, feature, True):
-        return ""
-    return workspace.target.lacks(feature)
+        # The target may leave out a feature that the catalog has, as by ``--without``.
+        if feature != name and not getattr(workspace.target.features, feature, True):
+            pytest.skip(workspace.target.lacks(feature))
 
 
 def skip_unless(workspace: Workspace, capability: str) -> None:

@@ -75,14 +75,13 @@ def diagnose(
     """
     commands = Commands(catalog, dict(properties or {}), is_secret=lambda _key: True)
     try:
-        commands = replace(commands, is_configured=_is_configured(catalog))
+        is_configured = not is_implementation(catalog) and catalog in named_catalogs()
+        commands = replace(commands, is_configured=is_configured)
         found = connect(catalog, properties)
     except LanceNamespaceError as error:
         return Diagnosis((properties_finding(error, commands),), 0, 0)
-    namespace = require_lance_bridge(found, catalog)
-    page = _page(namespace, limit, page_token)
-    with namespace:
-        return _diagnose(namespace, commands, page, idle, report)
+    with require_lance_bridge(found, catalog) as namespace:
+        return _diagnose(namespace, commands, limit, page_token, idle=idle, report=report)
 
 
 def diagnose_namespace(
@@ -102,8 +101,7 @@ def diagnose_namespace(
         InvalidInputError: (13) the limit, the token, or a catalog that is pylance's own.
     """
     found = require_lance_bridge(namespace, catalog)
-    page = _page(found, limit, page_token)
-    return _diagnose(found, Commands(catalog), page, idle, lambda _done, _total: None)
+    return _diagnose(found, Commands(catalog), limit, page_token, idle=idle)
 
 
 def diagnose_table(
@@ -131,23 +129,19 @@ def diagnose_table(
     return tuple(checks.check([entry]))
 
 
-def _page(namespace: LanceBridgeNamespace, limit: int, token: str | None) -> PageRequest:
-    return PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, token)
-
-
 def _diagnose(
     namespace: LanceBridgeNamespace,
     commands: Commands,
-    page: PageRequest,
+    limit: int,
+    token: str | None,
+    *,
     idle: timedelta,
-    report: Report,
+    report: Report = lambda _done, _total: None,
 ) -> Diagnosis:
+    page = PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, token)
     commands = replace(commands, is_secret=namespace.config_type.is_secret)
-    return _Page(namespace, commands, idle.total_seconds(), page, report).run()
-
-
-def _is_configured(catalog: str) -> bool:
-    return not is_implementation(catalog) and catalog in named_catalogs()
+    checks = TableChecks(namespace.tables, commands, idle.total_seconds())
+    return _Page(namespace, checks, page, report).run()
 
 
 class _Page:
@@ -156,15 +150,14 @@ class _Page:
     def __init__(
         self,
         namespace: LanceBridgeNamespace,
-        commands: Commands,
-        idle: float,
+        checks: TableChecks,
         page: PageRequest,
         report: Report,
     ) -> None:
         self._namespace = namespace
+        self._checks = checks
+        self._commands = checks.commands
         self._tables = namespace.tables
-        self._commands = commands
-        self._idle = idle
         self._page = page
         self._report = report
         self._findings: list[Finding] = []
@@ -176,7 +169,7 @@ class _Page:
         broken = list(check_catalog(self._namespace, self._commands))
         self._findings += broken
         if not broken:
-            self._check_tables()
+            self._findings += self._check(self._entries(), self._checks.check)
             if self._remaining() > 0:
                 self._check_storage()
         _, token = self._page.cut(self._keys)
@@ -206,10 +199,6 @@ class _Page:
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def _check_tables(self) -> None:
-        checks = TableChecks(self._tables, self._commands, self._idle)
-        self._findings += self._check(self._entries(), checks.check)
-
     def _entries(self) -> Iterator[tuple[Key, list[TableEntry]]]:
         after = self._page.after
         if after is not None and after[0] != _TABLES:
@@ -217,12 +206,12 @@ class _Page:
 
         def leave_out(namespace: Path, error: LanceNamespaceError) -> None:
             name = written(namespace)
-            self._findings.append(self._unreadable(name, error, ["ns", "list"], name))
+            self._findings.append(self._unreadable(name, error, "ns list", name))
 
         try:
             namespaces = sorted(self._tables.namespaces(leave_out))
         except LanceNamespaceError as error:
-            self._findings.append(self._unreadable(self._commands.catalog, error, ["ns", "list"]))
+            self._findings.append(self._unreadable(self._commands.catalog, error, "ns list"))
             return
         for namespace in namespaces:
             if after is not None and (_TABLES, *namespace) < after[:-1]:
@@ -242,10 +231,10 @@ class _Page:
             return  # dropped concurrently
         except LanceNamespaceError as error:
             name = written(namespace)
-            self._findings.append(self._unreadable(name, error, ["table", "list"], name))
+            self._findings.append(self._unreadable(name, error, "table list", name))
 
     def _unreadable(
-        self, subject: str, error: LanceNamespaceError, command: list[str], *arguments: str
+        self, subject: str, error: LanceNamespaceError, command: str, *arguments: str
     ) -> Finding:
         """Return a finding that entries cannot be read; its command reads them again."""
         if isinstance(error, BrokenNameError):
@@ -269,10 +258,10 @@ class _Page:
                 self._findings += self._check_names(orphans.occupied)
         except BrokenNameError as error:
             if not any(each.kind is Kind.BROKEN_NAME for each in self._findings):
-                self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
+                self._findings.append(self._unreadable(self._commands.catalog, error, "doctor"))
         except LanceNamespaceError as error:
             # An entry that cannot be read may be for any of the directories.
-            self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
+            self._findings.append(self._unreadable(self._commands.catalog, error, "doctor"))
 
     def _check_names(self, occupied: OccupiedLocations) -> list[Finding]:
         """Return the broken names of which one entry at most is Lance's.
@@ -283,18 +272,16 @@ class _Page:
         after = self._page.after
         if after is not None and after[0] == _STORAGE:
             return []
-        checks = TableChecks(self._tables, self._commands, self._idle)
         return [
             finding
             for entries in occupied.repeated
             if sum(entry.record.is_lance for entry in entries) < 2
-            for finding in checks.check(entries)
+            for finding in self._checks.check(entries)
         ]
 
     def _orphans(self) -> Orphans:
         occupied = OccupiedLocations.read(self._tables)
-        unlisted = UnlistedNamespaces(self._tables)
-        return Orphans(self._tables, self._commands, self._idle, occupied, unlisted)
+        return Orphans(self._checks, occupied, UnlistedNamespaces(self._tables))
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:

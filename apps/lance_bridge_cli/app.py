@@ -24,7 +24,7 @@ from .output import color_system, log_messages, printable
 
 ENTRY_POINTS = "lance_bridge.commands"
 JARS = "lance_bridge.jars"
-"""The group of entry points that return a jar's path: see `lance_bridge_spark.jvm.jar`."""
+"""The group of entry points that return a jar's path: see `lance_bridge_spark.jar`."""
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")
 ]
 ENGINES = "lance_bridge.maintenance"
-"""The group of entry points that provide an engine: see `lance_bridge_spark.local_session`."""
+"""The group of entry points that provide an engine: see `lance_bridge_spark.jobs.engine`."""
 
 
 @app.command()

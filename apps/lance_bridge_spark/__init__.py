@@ -12,7 +12,7 @@ executors. No native Lance code runs in the JVM. ``specs/spark.md`` describes ea
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lance_bridge.extras import require
@@ -21,35 +21,16 @@ require("spark", "pyspark")
 
 if TYPE_CHECKING:
     from .environment import set_java_home
-    from .functions import (
-        Changed,
-        Condition,
-        Delete,
-        Insert,
-        Update,
-        col,
-        count,
-        delete,
-        full_text,
-        merge_into,
-        nearest,
-        nearest_batch,
-        read,
-        restore,
-        take,
-        update,
-        version_at,
-        versions,
-        write,
-    )
-    from .jobs import (
-        clean_up,
-        compact,
-        create_index,
-        create_materialized_view,
-        refresh_materialized_view,
-    )
+    from .functions.change import Changed
+    from .functions.filters import Condition, col
+    from .functions.merge import Delete, Insert, Update, merge_into
+    from .functions.read_write import count, read, restore, take, version_at, versions, write
+    from .functions.search import full_text, nearest, nearest_batch
+    from .functions.updates import delete, update
     from .jobs.backfill import backfill
+    from .jobs.indexing import create_index
+    from .jobs.maintenance import clean_up, compact
+    from .jobs.views import create_materialized_view, refresh_materialized_view
     from .registration import register, settings
 
 __all__ = [
@@ -83,29 +64,28 @@ __all__ = [
     "write",
 ]
 
-_JOBS = frozenset(
-    {
-        "backfill",
-        "clean_up",
-        "compact",
-        "create_index",
-        "create_materialized_view",
-        "refresh_materialized_view",
-    }
-)
-_ELSEWHERE = {
-    "register": "registration",
-    "set_java_home": "environment",
-    "settings": "registration",
+_MODULES = {
+    "environment": ("set_java_home",),
+    "functions.change": ("Changed",),
+    "functions.filters": ("Condition", "col"),
+    "functions.merge": ("Delete", "Insert", "Update", "merge_into"),
+    "functions.read_write": ("count", "read", "restore", "take", "version_at", "versions", "write"),
+    "functions.search": ("full_text", "nearest", "nearest_batch"),
+    "functions.updates": ("delete", "update"),
+    "jobs.backfill": ("backfill",),
+    "jobs.indexing": ("create_index",),
+    "jobs.maintenance": ("clean_up", "compact"),
+    "jobs.views": ("create_materialized_view", "refresh_materialized_view"),
+    "registration": ("register", "settings"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: workers that only read a table need none of them."""
-    if name not in __all__:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "jobs" if name in _JOBS else _ELSEWHERE.get(name, "functions")
-    return getattr(importlib.import_module(f".{module}", __name__), name)
+    return getattr(import_module(f".{module}", __name__), name)
 
 
 def __dir__() -> list[str]:

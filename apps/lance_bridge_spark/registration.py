@@ -10,11 +10,11 @@ from typing import Any
 from lance_bridge import engine
 from lance_bridge.errors import invalid
 
+from . import jar
 from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .environment import check_executors, check_python
-from .jobs import SparkEngine
-from .jvm import jar
-from .jvm.compiling import JAR_NAME
+from .jar import JAR_NAME
+from .jobs.engine import SparkEngine
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
 

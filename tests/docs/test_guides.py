@@ -33,7 +33,7 @@ from lance_bridge_cli.app import app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.run.factory import login_from_settings
 from lance_bridge_spark.addresses import CATALOG_CLASS, catalogs_in
-from lance_bridge_spark.jvm.compiling import SOURCES
+from lance_bridge_spark.jar import SOURCES
 
 from .gateway_pages import Block, Reader, blocks
 from .specs import REPOSITORY, Spec

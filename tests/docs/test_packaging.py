@@ -190,8 +190,8 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
             "search": "lance_bridge_federated.command:search",
             "serve": "lance_bridge_server.run.command:serve",
         },
-        "lance_bridge.jars": {"spark": "lance_bridge_spark.jvm.jar:path"},
-        "lance_bridge.maintenance": {"spark": "lance_bridge_spark.local_session:open_session"},
+        "lance_bridge.jars": {"spark": "lance_bridge_spark.jar:path"},
+        "lance_bridge.maintenance": {"spark": "lance_bridge_spark.jobs.engine:open_session"},
         "lance_bridge.namespaces": {"federated": "lance_bridge_federated:FederatedNamespace"},
         "lance_bridge.vendors": {
             kind.__module__.rpartition(".")[2]: f"{kind.__module__}:{kind.__name__}"

@@ -29,8 +29,8 @@ from spark.python_processes import await_end, is_running, the_pid
 import lance_bridge
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.ui.table_page import snippets_for
+from lance_bridge_spark import jar
 from lance_bridge_spark.addresses import CATALOG_CLASS
-from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
 
 pytestmark = [

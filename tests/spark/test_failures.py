@@ -28,7 +28,7 @@ from spark.jobs import MARK
 from spark.jobs import ROWS as ROWS_OF_JOBS
 
 from lance_bridge_spark.addresses import catalogs_of
-from lance_bridge_spark.functions import update
+from lance_bridge_spark.functions.updates import update
 from lance_bridge_spark.registration import register
 
 pytestmark = pytest.mark.matrix

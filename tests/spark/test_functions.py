@@ -31,19 +31,19 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from lance_bridge_spark import functions as F
-from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.functions import (
+import lance_bridge_spark as F
+from lance_bridge_spark import (
     Changed,
     Delete,
     Insert,
     Update,
-    batch_search,
     col,
     delete,
     merge_into,
     update,
 )
+from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.functions import search as searching
 from lance_bridge_spark.functions.change import Outcome, Snapshot, build_operation
 from lance_bridge_spark.functions.change_tasks import Kind
 from lance_bridge_spark.lookup import find_table
@@ -615,13 +615,13 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
 def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
     table = find_table(TableAddress(location=vectors))
     target = Snapshot(None, table, table.open())
-    search = batch_search._search(target, "v", {"k": 3}, ("id", "t"), None)
+    search = searching._search(target, "v", {"k": 3}, ("id", "t"), None)
     asked = {"_lance_bridge_query": [7], "_lance_bridge_vector": [[0.0, 1.0, 2.0, 0.0]]}
     queries = pa.RecordBatch.from_pydict({**asked, "_lance_bridge_part": [0]})
-    [found] = batch_search.run(search, iter([queries]))
+    [found] = searching.run(search, iter([queries]))
     assert found.schema.names == ["_lance_bridge_query", "_rowid", "_distance"]
     doubled = pa.Table.from_batches([found, found]).combine_chunks().to_batches()
-    [rows] = batch_search.take_rows(search, iter(doubled))
+    [rows] = searching.take_rows(search, iter(doubled))
     expected = target.dataset.to_table(
         columns=["id", "t", "_distance"], nearest={"column": "v", "q": [0, 1, 2, 0], "k": 3}
     ).to_pylist()

@@ -13,8 +13,7 @@ import pytest
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
 
 from lance_bridge import jvm
-from lance_bridge_spark import set_java_home
-from lance_bridge_spark.jvm import compiling, jar
+from lance_bridge_spark import jar, set_java_home
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#the-jar", "spark.md#set_java_home")]
 
@@ -54,8 +53,8 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_sources_compile_against_the_installed_spark_to_the_same_jar_each_time(
     tmp_path: Path,
 ) -> None:
-    compiling.compile_jar(tmp_path / "one.jar")
-    compiling.compile_jar(tmp_path / "other" / "two.jar")
+    jar.compile_jar(tmp_path / "one.jar")
+    jar.compile_jar(tmp_path / "other" / "two.jar")
 
     with ZipFile(tmp_path / "one.jar") as archive:
         assert CATALOG in archive.namelist()
@@ -68,7 +67,7 @@ def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compil
 
     assert first == second
     assert first.parent == cache / "spark"
-    assert compiling.digest() in first.name
+    assert jar.digest() in first.name
     assert compiler.read_text() == "run "
     with ZipFile(first) as archive:
         assert archive.read("org/One.class") == b"1"
@@ -77,9 +76,9 @@ def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compil
 def test_a_packaged_jar_is_taken_as_it_is(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packaged = tmp_path / compiling.JAR_NAME
+    packaged = tmp_path / jar.JAR_NAME
     packaged.write_bytes(b"jar")
-    monkeypatch.setattr(jar, "_HERE", tmp_path)
+    monkeypatch.setattr(jar, "FOLDER", tmp_path)
 
     assert jar.path() == packaged
     assert not cache.exists()
@@ -100,7 +99,7 @@ def test_the_error_has_the_compilers_output_and_no_half_jar_stays(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "Broken.java").write_text('class Broken { int x = "text"; }')
-    monkeypatch.setattr(compiling, "SOURCES", tmp_path)
+    monkeypatch.setattr(jar, "SOURCES", tmp_path)
 
     with pytest.raises(UnsupportedOperationError, match="incompatible types"):
         jar.path()

@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 
 from lance_bridge.dataset import maintenance
 from lance_bridge.requests import Ref
+from lance_bridge_spark import backfill, clean_up, compact, create_index
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs import backfill, clean_up, compact, create_index
 from lance_bridge_spark.jobs.tasks import phases, send_once
 from lance_bridge_spark.lookup import find_table
 

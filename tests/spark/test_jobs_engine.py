@@ -22,8 +22,7 @@ from pyspark.sql import SparkSession
 from core import managed_tables, table_data
 from lance_bridge import engine
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge_spark.jobs import (
-    SparkEngine,
+from lance_bridge_spark import (
     backfill,
     clean_up,
     compact,
@@ -31,6 +30,7 @@ from lance_bridge_spark.jobs import (
     create_materialized_view,
     refresh_materialized_view,
 )
+from lance_bridge_spark.jobs.engine import SparkEngine
 from lance_bridge_spark.jobs.views import (
     may_be_by_row,
     read_columns,

@@ -20,7 +20,7 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from servers.http_proxy import Request
 
-from lance_bridge_spark import redaction
+from lance_bridge_spark import jar, redaction
 from lance_bridge_spark.addresses import (
     CATALOG_CLASS,
     CATALOG_SETTINGS,
@@ -28,7 +28,6 @@ from lance_bridge_spark.addresses import (
     catalogs_of,
 )
 from lance_bridge_spark.environment import _find_problem, check_python
-from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
 from lance_bridge_spark.source.datasource import with_settings
 

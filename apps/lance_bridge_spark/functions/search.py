@@ -1,13 +1,14 @@
-"""Searching for many vectors at once: a DataFrame of queries against one version of a table.
+"""Searching for vectors and words: one query, or many vectors at once in a DataFrame.
 
-Without an index, fragments are distributed among tasks, and each task searches its own for all
-queries. The best rows are then chosen by distance and row id, as Lance does, and only their columns
-are read.
-With an index, each task searches the whole table, so that results equal those of single queries.
+For many vectors without an index, fragments are distributed among tasks, and each task searches its
+own for all queries. The best rows are then chosen by distance and row id, as Lance does, and only
+their columns are read. With an index, each task searches the whole table, so that results equal
+those of single queries.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,10 +39,12 @@ from ..source import arrays, planning
 from ..source.options import DISTANCE
 from .change import Snapshot
 from .filters import Condition, sql_of
-from .reading import DEFAULT_K
+from .read_write import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+DEFAULT_K = 10
 
 _QUERY = "_lance_bridge_query"
 _VECTOR = "_lance_bridge_vector"
@@ -56,6 +59,98 @@ _QUERIES_AT_ONCE = 256
 _ROWS_AT_ONCE = 1024
 _TASKS_PER_PART = 4
 """Parts are distributed by a hash: with more tasks than parts, few tasks get two parts."""
+
+
+def nearest(
+    spark: Any,
+    table: str,
+    column: str,
+    query: Sequence[float],
+    k: int = DEFAULT_K,
+    *,
+    filter: str | Condition | None = None,
+    columns: Sequence[str] | None = None,
+    metric: str | None = None,
+    nprobes: int | None = None,
+    refine: int | None = None,
+    prefilter: bool = True,
+    version: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the rows whose vectors are nearest to the query, with their ``_distance``.
+
+    Args:
+        spark: The session.
+        table: ``catalog.namespace.table``, or a location.
+        column: The column of vectors.
+        query: The vector to search for.
+        k: The number of rows.
+        filter: A condition in Lance's SQL, or one built from `col`.
+        columns: The columns to return; all by default.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
+        nprobes: The number of index partitions to search.
+        refine: The number of index candidates to compare exactly, as a multiple of ``k``.
+        prefilter: Whether to apply the filter before the search, so that ``k`` matching rows are
+            found; otherwise it is applied to the ``k`` nearest rows.
+        version: The version to search; the latest by default.
+        options: Other options of the data source, such as ``with_row_id``.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or a malformed name.
+        PySparkException: From the data source: no such column, or a vector that does not fit it.
+    """
+    search: dict[str, Any] = {
+        "nearest.column": column,
+        "nearest.query": json.dumps([float(each) for each in query]),
+        "nearest.k": k,
+        "nearest.metric": metric,
+        "nearest.nprobes": nprobes,
+        "nearest.refine": refine,
+        "nearest.prefilter": prefilter,
+    }
+    return read(spark, table, columns=columns, filter=filter, version=version, **search, **options)
+
+
+def full_text(
+    spark: Any,
+    table: str,
+    query: str,
+    columns: Sequence[str] | None = None,
+    k: int = DEFAULT_K,
+    *,
+    filter: str | Condition | None = None,
+    read_columns: Sequence[str] | None = None,
+    version: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the rows that best match the words of a query, with their ``_score``.
+
+    Args:
+        spark: The session.
+        table: ``catalog.namespace.table``, or a location.
+        query: The words to search for.
+        columns: The columns to search; by default all that have a full-text index.
+        k: The number of rows.
+        filter: A condition in Lance's SQL, or one built from `col`; applied before the search.
+        read_columns: The columns to return; all by default.
+        version: The version to search; the latest by default.
+        options: Other options of the data source, such as ``with_row_id``.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or a malformed name.
+        PySparkException: From the data source: no such column, or no full-text index.
+    """
+    search: dict[str, Any] = {
+        "full_text.query": query,
+        "full_text.columns": None if columns is None else json.dumps(list(columns)),
+        "full_text.k": k,
+    }
+    return read(
+        spark, table, columns=read_columns, filter=filter, version=version, **search, **options
+    )
+
+
+# -- many vectors ----------------------------------------------------------------------------------
 
 
 def nearest_batch(

@@ -1,17 +1,19 @@
-"""Compiles the Java sources here into a jar. The build of the wheel runs this file by its path.
+"""The jar of the SQL catalog: in the wheel, or compiled once on this machine.
 
-It imports only what needs no other package, because lance-bridge is not installed when a wheel is
-built.
+The build of the wheel runs this file by its path. So it imports only what needs no other package:
+lance-bridge is not installed when a wheel is built.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import tempfile
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from lance_bridge import jvm
 from lance_bridge.jvm import (
     MINIMUM_JAVA,
     CannotCompileError,
@@ -20,11 +22,52 @@ from lance_bridge.jvm import (
     find_java,
 )
 
-SOURCES = Path(__file__).parent / "src"
+FOLDER = Path(__file__).parent / "jvm"
+"""The folder of the Java sources, and of the jar in a wheel."""
+SOURCES = FOLDER / "src"
 JAR_NAME = "lance-bridge-spark.jar"
+_CHECKOUT = Path(__file__).parents[2]
+"""The root of the repository, if this file is in a checkout."""
 _MANIFEST = "META-INF/MANIFEST.MF"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of a jar's entries, fixed so that equal sources give equal jars."""
+
+
+def path() -> Path:
+    """Return the jar of the wheel; in a checkout, compile it once and cache it.
+
+    Raises:
+        UnsupportedOperationError: (0) it must be compiled, and a compiler or PySpark's jars are
+            missing. Everything but the SQL catalog works without the jar.
+    """
+    packaged = FOLDER / JAR_NAME
+    if packaged.is_file():
+        return packaged
+    cached = cache_directory() / f"lance-bridge-spark-{digest()}.jar"
+    if not cached.is_file():
+        try:
+            compile_jar(cached)
+        except (CannotCompileError, OSError) as error:
+            from lance_bridge.errors import unsupported  # noqa: PLC0415 - see the top of this file
+
+            raise unsupported(
+                f"The SQL catalog needs its jar, which could not be compiled: {error}. A "
+                "release has it, and lance_bridge_spark.register(spark, sql=False) works without"
+            ) from error
+    return cached
+
+
+def cache_directory() -> Path:
+    """Return the directory of compiled jars: ``.cache`` of a checkout, or the user's cache.
+
+    ``LANCE_BRIDGE_CACHE`` overrides it.
+    """
+    if not os.environ.get(jvm.CACHE_VARIABLE) and (_CHECKOUT / "pyproject.toml").is_file():
+        return _CHECKOUT / ".cache" / "spark"
+    return jvm.cache_directory() / "spark"
+
+
+# -- compiling -------------------------------------------------------------------------------------
 
 
 def digest() -> str:

@@ -1,4 +1,7 @@
-"""Reading tables as DataFrames: rows, rows by id, searches, counts and versions."""
+"""Reading tables as DataFrames, by row ids and by versions, and writing them in every save mode.
+
+Spark itself does not support the modes ``error`` and ``ignore`` for data sources in Python.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from lance_namespace.errors import ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsError
 
 from lance_bridge import blobs
 from lance_bridge.dataset import count_rows, directory_of
@@ -22,10 +25,10 @@ from lance_bridge.errors import (
 from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
-from ..lookup import find_table
-from ..schemas import batch_schema, spark_schema
+from ..lookup import create_table, find_table
+from ..schemas import batch_schema, new_schema, nullable, spark_schema
 from ..source import arrays
-from ..source.options import load
+from ..source.options import FORMAT, Options, address_options, load
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
 from .change import Snapshot
@@ -33,6 +36,8 @@ from .filters import Condition, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read(
@@ -224,93 +229,50 @@ def restore(spark: Any, table: str, version: int | None = None, *, tag: str | No
     return target.version
 
 
-DEFAULT_K = 10
+# -- writing ---------------------------------------------------------------------------------------
 
 
-def nearest(
-    spark: Any,
-    table: str,
-    column: str,
-    query: Sequence[float],
-    k: int = DEFAULT_K,
-    *,
-    filter: str | Condition | None = None,
-    columns: Sequence[str] | None = None,
-    metric: str | None = None,
-    nprobes: int | None = None,
-    refine: int | None = None,
-    prefilter: bool = True,
-    version: int | None = None,
-    **options: Any,
-) -> DataFrame:
-    """Return the rows whose vectors are nearest to the query, with their ``_distance``.
+_MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
+
+
+def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> None:
+    """Write the rows of a DataFrame to a table, which is created if it is missing.
 
     Args:
-        spark: The session.
+        df: A DataFrame with the table's columns, by name and in any order.
         table: ``catalog.namespace.table``, or a location.
-        column: The column of vectors.
-        query: The vector to search for.
-        k: The number of rows.
-        filter: A condition in Lance's SQL, or one built from `col`.
-        columns: The columns to return; all by default.
-        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
-        nprobes: The number of index partitions to search.
-        refine: The number of index candidates to compare exactly, as a multiple of ``k``.
-        prefilter: Whether to apply the filter before the search, so that ``k`` matching rows are
-            found; otherwise it is applied to the ``k`` nearest rows.
-        version: The version to search; the latest by default.
-        options: Other options of the data source, such as ``with_row_id``.
+        mode: ``append``; ``overwrite``, which keeps the table's schema unless the option
+            ``overwrite_schema`` is true; ``error`` (or ``errorifexists``), which fails if the
+            table exists; ``ignore``, which does nothing if it exists. If two writers create the
+            table concurrently in these last two modes, one succeeds. If writing the rows then
+            fails, the empty table remains.
+        options: Options of the data source, such as ``max_rows_per_file``, or
+            ``**{"vector.embedding": 768}``.
 
     Raises:
-        InvalidInputError: (13) no such catalog, or a malformed name.
-        PySparkException: From the data source: no such column, or a vector that does not fit it.
+        InvalidInputError: (13) no such mode or catalog, or a malformed name.
+        TableAlreadyExistsError: (5) the mode is ``error``, and the table exists.
+        NamespaceNotFoundError: (1)
+        PySparkException: From the data source: columns do not fit, or options are invalid.
     """
-    search: dict[str, Any] = {
-        "nearest.column": column,
-        "nearest.query": json.dumps([float(each) for each in query]),
-        "nearest.k": k,
-        "nearest.metric": metric,
-        "nearest.nprobes": nprobes,
-        "nearest.refine": refine,
-        "nearest.prefilter": prefilter,
-    }
-    return read(spark, table, columns=columns, filter=filter, version=version, **search, **options)
+    if mode not in _MODES:
+        raise invalid(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    address = address_of(df.sparkSession, table)
+    given = texts(options)
+    if mode in ("append", "overwrite"):
+        _save(df, {**address_options(address), **given}, mode)
+        return
+    writing = Options(given).writing()
+    if writing.branch is not None:
+        raise invalid(f"Option 'branch' cannot be used with mode {mode}: a new table has no branch")
+    try:
+        create_table(address, new_schema(nullable(df.schema), writing.vectors))
+    except TableAlreadyExistsError:
+        if mode == "ignore":
+            return
+        raise
+    _save(df, {**address_options(address), **given}, "append")
 
 
-def full_text(
-    spark: Any,
-    table: str,
-    query: str,
-    columns: Sequence[str] | None = None,
-    k: int = DEFAULT_K,
-    *,
-    filter: str | Condition | None = None,
-    read_columns: Sequence[str] | None = None,
-    version: int | None = None,
-    **options: Any,
-) -> DataFrame:
-    """Return the rows that best match the words of a query, with their ``_score``.
-
-    Args:
-        spark: The session.
-        table: ``catalog.namespace.table``, or a location.
-        query: The words to search for.
-        columns: The columns to search; by default all that have a full-text index.
-        k: The number of rows.
-        filter: A condition in Lance's SQL, or one built from `col`; applied before the search.
-        read_columns: The columns to return; all by default.
-        version: The version to search; the latest by default.
-        options: Other options of the data source, such as ``with_row_id``.
-
-    Raises:
-        InvalidInputError: (13) no such catalog, or a malformed name.
-        PySparkException: From the data source: no such column, or no full-text index.
-    """
-    search: dict[str, Any] = {
-        "full_text.query": query,
-        "full_text.columns": None if columns is None else json.dumps(list(columns)),
-        "full_text.k": k,
-    }
-    return read(
-        spark, table, columns=read_columns, filter=filter, version=version, **search, **options
-    )
+def _save(df: DataFrame, options: dict[str, str], mode: str) -> None:
+    df.write.format(FORMAT).options(**options).mode(mode).save()

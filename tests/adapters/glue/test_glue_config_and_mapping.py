@@ -1,30 +1,175 @@
-"""Glue's objects as records and back, without a server."""
+"""Glue without a server: bad configuration, and Glue's objects as records and back."""
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import (
+    InvalidInputError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from servers.glue_server import GlueServer
+from servers.http_proxy import Delay, HttpProxy
 
-from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
-from lance_bridge_glue import mapping
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.testing.calls import Calls
+from lance_bridge_glue import GlueConfig, GlueNamespace, mapping, session
 
 pytestmark = [
     pytest.mark.quick,
-    pytest.mark.spec("glue.md#lance-table-identification", "glue.md#table"),
+    pytest.mark.spec(
+        "glue.md#namespace-implementation-configuration-properties",
+        "glue.md#lance-table-identification",
+        "glue.md#table",
+    ),
 ]
+
+IN_REGION = {"region": "us-east-1"}
+KEYS = {"access_key_id": "AKIAEXAMPLE", "secret_access_key": "hush-hush"}
+ROLE = {"assume_role_arn": "arn:aws:iam::123456789012:role/lance"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({}, "'region' is required"),
+        ({"region": "us east"}, "'region'"),
+        ({**IN_REGION, "regoin": "x"}, "did you mean 'region'"),
+        ({**IN_REGION, "endpoint": "glue.local"}, "'endpoint': must begin with http"),
+        ({**IN_REGION, "endpoint": "http://"}, "'endpoint': must begin with http"),
+        ({**IN_REGION, "endpoint": "http://host:99999"}, "'endpoint': must begin with http"),
+        ({**IN_REGION, "endpoint": "http://me:secret@host"}, "'endpoint': must not contain a user"),
+        ({**IN_REGION, "endpoint": " http://host"}, "'endpoint': must not contain.* spaces"),
+        ({**IN_REGION, "endpoint": "http://h\u00f6st"}, "'endpoint': must not contain.*non-ASCII"),
+        (
+            {**IN_REGION, **KEYS, "access_key_id": "\u043a\u043b"},
+            "'access_key_id': must be visible",
+        ),
+        ({**IN_REGION, **KEYS, "secret_access_key": "hush hush"}, "'secret_access_key'"),
+        ({**IN_REGION, "catalog_id": "1 2"}, "'catalog_id': must be visible"),
+        ({**IN_REGION, "drop.check-functions": "perhaps"}, "'drop.check-functions'"),
+        (
+            {**IN_REGION, "access_key_id": "a"},
+            "access_key_id and secret_access_key need each other",
+        ),
+        ({**IN_REGION, "secret_access_key": "a"}, "access_key_id and secret_access_key need each"),
+        ({**IN_REGION, "session_token": "a"}, "session_token needs"),
+        ({**IN_REGION, **KEYS, "profile_name": "x"}, "exclude each other"),
+        ({**IN_REGION, "profile_name": "nobody"}, "'profile_name'.*nobody"),
+        ({**IN_REGION, "assume_role_external_id": "xx"}, "assume_role_external_id needs"),
+        ({**IN_REGION, "assume_role_timeout_sec": "900"}, "assume_role_timeout_sec needs"),
+        ({**IN_REGION, "assume_role_arn": "lance"}, "'assume_role_arn': write a role's ARN"),
+        ({**IN_REGION, **ROLE, "assume_role_timeout_sec": "60"}, "'assume_role_timeout_sec'"),
+        ({**IN_REGION, **ROLE, "assume_role_session_name": "a b"}, "'assume_role_session_name'"),
+        ({**IN_REGION, "retry_mode": "hard"}, "'retry_mode'"),
+        ({**IN_REGION, "max_retries": "many"}, "'max_retries'"),
+        ({**IN_REGION, "client.read-timeout": "0"}, "'client.read-timeout'"),
+        ({**IN_REGION, "lakeformation.vend-credentials": "true"}, "needs catalog_id"),
+        ({**IN_REGION, "client": "glue"}, "'client' must be a Glue client"),
+    ],
+)
+def test_a_bad_configuration_is_refused_at_once_with_the_name_of_the_property(
+    properties: dict[str, str], says: str
+) -> None:
+    begun = time.monotonic()
+    with pytest.raises(InvalidInputError, match=says) as refused:
+        GlueNamespace(**properties)
+    assert "hush" not in str(refused.value)
+    assert time.monotonic() - begun < 30
+
+
+def test_the_region_of_a_profile_or_of_the_environment_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("[profile sales]\nregion = eu-west-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    assert "eu-west-1" in GlueNamespace(profile_name="sales").namespace_id()
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert "eu-north-1" in GlueNamespace().namespace_id()
+
+
+def test_a_configuration_file_that_cannot_be_read_is_invalid_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("[profile sales\nregion eu")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        GlueNamespace()
+
+
+@pytest.mark.parametrize("package", ["boto3", "botocore"])
+def test_a_missing_package_is_unsupported_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UnsupportedOperationError, match=rf"'{package}': pip install 'lance-bridge"):
+        GlueNamespace(**IN_REGION, **KEYS)
+
+
+def test_secrets_are_declared_and_in_no_text() -> None:
+    secrets = {each.key for each in GlueConfig.declared() if each.secret}
+    assert secrets == {"secret_access_key", "session_token"}
+    shown = GlueNamespace(**IN_REGION, **KEYS, session_token="hush-too")
+    assert "hush" not in f"{shown!r} {shown.namespace_id()} {shown.connection.config!r}"
+
+
+@pytest.mark.spec("glue.md#errors-of-every-operation")
+def test_credentials_are_looked_for_with_the_first_call_and_missed_soon_where_all_is_silent(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    with HttpProxy(server.endpoint) as instance:
+        instance.fail_next("*", Delay(), times=float("inf"))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", instance.endpoint)
+        calls = Calls(GlueNamespace(**IN_REGION, endpoint=server.endpoint))
+        assert instance.connections == 0
+        begun = time.monotonic()
+        with pytest.raises(UnauthenticatedError, match="There are no credentials"):
+            calls.all_namespaces([])
+        assert time.monotonic() - begun < 30
+        assert instance.connections > 0
+
+
+@pytest.mark.spec("glue.md#errors-of-every-operation")
+def test_half_a_key_pair_in_the_environment_is_unauthenticated_until_the_rest_comes(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    calls = Calls(GlueNamespace(**IN_REGION, endpoint=server.endpoint))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    with pytest.raises(UnauthenticatedError, match=r"(?i)aws_secret_access_key"):
+        calls.all_namespaces([])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    assert calls.all_namespaces([]) is not None
+
+
+def test_sessions_leave_nothing_behind_in_what_they_share() -> None:
+    before = list(session._models(None).search_paths)
+    for _ in range(3):
+        session.Session(GlueConfig(region="us-east-1"))
+    assert session._models(None).search_paths == before
+
+
+def test_models_of_the_callers_own_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DATA_PATH", os.pathsep.join(["/mine", "/ours"]))
+    made = session._create_session(GlueConfig(region="us-east-1"))
+    assert made.get_component("data_loader").search_paths[:2] == ["/mine", "/ours"]
+
 
 MODEL = botocore.session.get_session().get_service_model("glue")
 TABLE_INPUT = MODEL.shape_for("TableInput")
 DATABASE_INPUT = MODEL.shape_for("DatabaseInput")
 REGION = "us-east-1"
 MADE = datetime(2026, 1, 2, tzinfo=timezone.utc)
-
 texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20)
 keys = texts.filter(lambda key: key not in ("EXTERNAL", "transient_lastDdlTime"))
 properties = st.dictionaries(keys, st.text(max_size=30), max_size=5)
@@ -48,7 +193,7 @@ def values_of(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     return simple.get(kind, st.integers(0, 100))
 
 
-def read_as(path: Path, table: dict[str, Any]) -> TableRecord:
+def read_as(path: tuple[str, ...], table: dict[str, Any]) -> TableRecord:
     return mapping.record_from(path, table, REGION)
 
 
@@ -189,7 +334,7 @@ TARGET = {"CatalogId": HERE, "DatabaseName": "There", "Name": "T"}
     ],
 )
 def test_a_link_says_what_it_is_a_link_to_and_where_if_it_is_in_the_same_catalog(
-    target: dict[str, Any], entry: dict[str, Any], link_to: str, link_path: Path | None
+    target: dict[str, Any], entry: dict[str, Any], link_to: str, link_path: tuple[str, ...] | None
 ) -> None:
     table = {"Name": "l", "CatalogId": HERE, "TargetTable": {**TARGET, **target}, **entry}
     record = read_as(("here", "l"), table)
@@ -201,7 +346,7 @@ def test_a_link_says_what_it_is_a_link_to_and_where_if_it_is_in_the_same_catalog
     ("link_catalog", "link_path"), [(HERE, ("there", "t")), (ELSEWHERE, None), (None, None)]
 )
 def test_an_entry_of_a_database_linked_to_is_a_link_too(
-    link_catalog: str | None, link_path: Path | None
+    link_catalog: str | None, link_path: tuple[str, ...] | None
 ) -> None:
     target = {"CatalogId": HERE, "DatabaseName": "there"}
     link = {"Name": "here", "CatalogId": link_catalog, "TargetDatabase": target}

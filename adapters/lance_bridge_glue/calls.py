@@ -14,14 +14,7 @@ from botocore.parsers import ResponseParserError
 from lance_bridge.catalog import Path
 from lance_bridge.errors import concurrent_modification, display, table_not_found, unsupported
 
-from .errors import (
-    ABSENT,
-    CHANGED,
-    LostReplyError,
-    UnreadableReplyError,
-    is_a,
-    safe_cause,
-)
+from .errors import ABSENT, CHANGED, LostReplyError, UnreadableReplyError, is_a, safe_cause
 from .mapping import restrict_to_shape
 from .session import NEVER_SENT
 

@@ -47,14 +47,7 @@ from .catalog_level import CatalogLevel
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
 from .entry_reads import ABSENT, NO_DATABASE, EntryReads
-from .errors import (
-    is_a,
-    is_vanished_row,
-    map_errors,
-    refuse_long_values,
-    text_of,
-    translate_errors,
-)
+from .errors import is_a, is_vanished_row, map_errors, refuse_long_values, text_of, translate_errors
 from .guarded_changes import TableChanges, without_statistics
 from .mapping import DEFAULT_DATABASE, HIVE_CATALOG, capabilities, database_argument, is_builtin
 from .transport import ClientPool

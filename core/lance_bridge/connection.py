@@ -11,11 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lance_namespace.errors import (
-    InvalidInputError,
-    NamespaceNotFoundError,
-    TableNotFoundError,
-)
+from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError, TableNotFoundError
 
 from . import names
 from .catalog import (

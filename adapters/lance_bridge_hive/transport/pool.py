@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from lance_namespace.errors import (
-    LanceNamespaceError,
-    ServiceUnavailableError,
-)
+from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException

@@ -19,13 +19,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     UnauthenticatedError,
 )
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    stop_before_delay,
-    wait_exponential,
-    wait_random,
-)
+from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_exponential, wait_random
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException

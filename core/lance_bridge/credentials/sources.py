@@ -10,11 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from lance_namespace.errors import (
-    InvalidInputError,
-    PermissionDeniedError,
-    ServiceUnavailableError,
-)
+from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
 from pydantic import ValidationError
 
 from .. import locations

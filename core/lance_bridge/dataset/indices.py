@@ -8,10 +8,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance.indices import IndexConfig
-from lance_namespace import (
-    CreateTableIndexRequest,
-    DescribeTableIndexStatsResponse,
-)
+from lance_namespace import CreateTableIndexRequest, DescribeTableIndexStatsResponse
 from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFoundError
 from lance_namespace_urllib3_client.models import IndexContent
 

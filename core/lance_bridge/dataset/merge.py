@@ -11,10 +11,7 @@ from datetime import timedelta
 import lance
 import pyarrow as pa
 from lance.dataset import MergeInsertBuilder
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    TableSchemaValidationError,
-)
+from lance_namespace.errors import ConcurrentModificationError, TableSchemaValidationError
 from tenacity import (
     Retrying,
     retry_if_exception_type,

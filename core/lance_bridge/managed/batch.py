@@ -9,10 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    LanceNamespaceError,
-)
+from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
 from ..errors import OutcomeUnknownError, concurrent_modification
 from ..storage.manifests import Manifest

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
 
-from lance_namespace.errors import (
-    LanceNamespaceError,
-    PermissionDeniedError,
-)
+from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 
 from ..catalog import Path, TableRecord
 from ..connection import Connection

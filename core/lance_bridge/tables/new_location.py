@@ -9,11 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from lance_namespace.errors import (
-    InvalidInputError,
-    LanceNamespaceError,
-    PermissionDeniedError,
-)
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError, PermissionDeniedError
 
 from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord

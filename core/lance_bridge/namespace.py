@@ -24,8 +24,7 @@ from .connection import Connection
 from .credentials.sources import describe_credentials
 from .errors import invalid
 from .names import written
-from .operations.compute import ComputeOperations
-from .operations.data import DataOperations, QueryOperations
+from .operations.data import ComputeOperations, DataOperations, QueryOperations
 from .operations.entries import EntryOperations
 from .operations.schema import IndexOperations, SchemaOperations
 from .operations.versions import ManagementOperations, TransactionOperations, VersionOperations

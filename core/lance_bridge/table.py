@@ -21,7 +21,7 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from . import locations, publishing
+from . import locations
 from .credentials import CALLER, PRINCIPAL
 from .dataset_versions import CHANGES, latest_version, transaction_at
 from .entry import TableEntry, TableReplacedError
@@ -48,8 +48,10 @@ from .managed.mark import Mark
 from .managed.versions import latest_in_storage
 from .managed.view import TableView
 from .managed_state import RELEASED
+from .records import PUBLISH_COLUMNS, PUBLISHED, Published, TableRecord
 from .requests import LATEST, Ref
 from .storage import DataState, Presence, TableStorage
+from .type_table import columns_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -535,10 +537,10 @@ class Table(TableEntry):
         """
         record = self.record
         if not self.publishes:
-            is_left = publishing.has_columns(record) and self._can_publish
+            is_left = has_columns(record) and self._can_publish
             return "has columns, though it should have none" if is_left else ""
         dataset = self._open(LATEST, vend=None, write=False)
-        known = publishing.published_version(record)
+        known = _published_version(record)
         if known != dataset.version:
             which = "no columns" if known is None else f"the columns of version {known}"
             return f"has {which}, and the latest version is {dataset.version}"
@@ -563,7 +565,8 @@ class Table(TableEntry):
     @property
     def publishes(self) -> bool:
         """Whether commits write the table's columns into its entry."""
-        return self._can_publish and publishing.wants_columns(self.record)
+        wanted = self.record.properties.get(PUBLISH_COLUMNS, "")
+        return self._can_publish and wanted.lower() == "true"
 
     @property
     def _can_publish(self) -> bool:
@@ -581,12 +584,12 @@ class Table(TableEntry):
             table = self.reloaded()
             if table.publishes:
                 dataset = table._open(LATEST, vend=None, write=False)
-                is_known = publishing.published_version(table.record) == dataset.version
+                is_known = _published_version(table.record) == dataset.version
                 if is_known and not is_forced:
                     return  # a writer that committed later has published it
-                record = publishing.with_data_of(table.record, dataset)
-            elif publishing.has_columns(table.record):
-                record = publishing.without_data(table.record)
+                record = _with_data_of(table.record, dataset)
+            elif has_columns(table.record):
+                record = table.record.with_published(Published(), {})
             else:
                 return
             with suppress(ConcurrentModificationError):
@@ -629,3 +632,43 @@ def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:
         )
         return None
     return (str(transaction.uuid) or None) if transaction is not None else None
+
+
+# -- published columns -----------------------------------------------------------------------------
+# What an entry says of its table's data, for tools that read only entries: data catalogs, consoles
+# and DESCRIBE.
+
+_MAX_FRAGMENTS = 10_000
+"""The size of a table with more fragments is not published: it takes seconds to add up."""
+
+
+def has_columns(record: TableRecord) -> bool:
+    """Return whether columns were published, and not removed since."""
+    return PUBLISHED in record.properties
+
+
+def _published_version(record: TableRecord) -> int | None:
+    """Return the version whose columns the entry has; None if it has none."""
+    value = record.properties.get(PUBLISHED, "")
+    return int(value) if value.isdecimal() else None
+
+
+def _with_data_of(record: TableRecord, dataset: lance.LanceDataset) -> TableRecord:
+    """Return the record to write: with the columns, rows and size of a dataset's version.
+
+    Raises:
+        InvalidTableStateError: (19), ServiceUnavailableError: (17) or another error of Lance.
+    """
+    with translate_lance_errors(f"The data at {dataset.uri} could not be read"):
+        stats = dataset.stats.dataset_stats()
+        published = Published(columns_of(dataset.schema), int(dataset.count_rows()), None)
+        if stats["num_fragments"] <= _MAX_FRAGMENTS:
+            published = Published(published.columns, published.rows, _size_of(dataset))
+    return record.with_published(published, {PUBLISHED: str(dataset.version)})
+
+
+def _size_of(dataset: lance.LanceDataset) -> int | None:
+    """Return the size of the data files, in bytes; None if a manifest leaves one out."""
+    files = [each for fragment in dataset.get_fragments() for each in fragment.metadata.files]
+    sizes = [each.file_size_bytes for each in files if each.file_size_bytes is not None]
+    return sum(sizes) if len(sizes) == len(files) else None

@@ -23,7 +23,7 @@ from servers.processes import run_command
 from servers.unity import UnityServer
 
 from lance_bridge import scan
-from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.testing import CatalogSuite, ConformanceSuite, inherited_operations
 from lance_bridge.testing.cases import CaseNamespace
 from lance_bridge.testing.listings import PartialRightsCases
@@ -205,7 +205,7 @@ def operations(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def without_a_case(trait: Iterable[str], answered: Iterable[str]) -> list[str]:
     """Return the operations that no case has had an answer from, and no reason excuses."""
-    return sorted(set(trait) - set(answered) - set(UNSUPPORTED))
+    return sorted(set(trait) - set(answered) - set(NEED_ENGINE))
 
 
 @pytest.mark.servers
@@ -224,9 +224,9 @@ def test_every_operation_of_the_trait_is_answered_in_a_case_or_has_a_reason(
 
 @pytest.mark.servers
 def test_the_reasons_are_of_operations_that_exist_and_are_not_answered(operations: Run) -> None:
-    assert set(UNSUPPORTED) <= OPERATIONS
-    assert not set(UNSUPPORTED) & operations.answered
-    assert inherited_operations(MemoryNamespace) == frozenset(UNSUPPORTED)
+    assert set(NEED_ENGINE) <= OPERATIONS
+    assert not set(NEED_ENGINE) & operations.answered
+    assert inherited_operations(MemoryNamespace) == frozenset(NEED_ENGINE)
 
 
 # -- users with a part of the rights ---------------------------------------------------------------

@@ -22,7 +22,7 @@ from lance_bridge import LanceBridgeNamespace, engine
 from lance_bridge.catalog import Capabilities, NameRule
 from lance_bridge.locations import is_path
 from lance_bridge.names import first_names
-from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.paging import PageRequest, decode_token, encode_token, names_of_all_pages
 from lance_bridge.requests import (
     CreateMode,
@@ -261,14 +261,14 @@ TRAIT = sorted(
 @pytest.mark.spec("common.md#describetable")
 def test_no_operation_is_left_to_the_interface() -> None:
     assert len(TRAIT) > 50
-    assert set(UNSUPPORTED) < set(TRAIT)
+    assert set(NEED_ENGINE) < set(TRAIT)
     ours = {name: getattr(LanceBridgeNamespace, name) for name in TRAIT}
     assert [name for name in ours if ours[name] is getattr(api.LanceNamespace, name)] == []
 
 
 @pytest.mark.spec("common.md#describetable")
 @pytest.mark.spec("common.md#unsupported-operations")
-@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+@pytest.mark.parametrize("name", sorted(NEED_ENGINE))
 def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
     namespace: MemoryNamespace, name: str
 ) -> None:

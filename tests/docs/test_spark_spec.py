@@ -20,7 +20,7 @@ from servers.sparks import Spark
 
 import lance_bridge_spark
 from lance_bridge.dataset.searches import DEFAULT_K
-from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark import schemas
@@ -159,7 +159,7 @@ def test_every_error_has_its_condition_in_python_and_in_java() -> None:
 def test_the_operations_that_an_engine_does_are_documented() -> None:
     stated = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
-    assert {operations()[name] for name in stated} == {*UNSUPPORTED, "alter_table_backfill_columns"}
+    assert {operations()[name] for name in stated} == {*NEED_ENGINE, "alter_table_backfill_columns"}
 
 
 # -- snippets --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from lance_namespace.errors import ConcurrentModificationError
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import sql
@@ -149,7 +149,7 @@ def test_a_spec_has_a_row_for_each_property_that_its_catalog_declares(spec: Spec
 def test_every_operation_is_specified_exactly_once(spec: Spec) -> None:
     """Here, or with those that are the same on every catalog, or with the reason why it is not."""
     kind, methods = namespace_class(spec.name), operations()
-    unsupported = {name for name, method in methods.items() if method in UNSUPPORTED}
+    unsupported = {name for name, method in methods.items() if method in NEED_ENGINE}
     shared = shared_operations(spec)
     specified = [*operation_names(spec), *shared, *operations_inside()]
     assert sorted((*specified, *unsupported)) == sorted(methods)
@@ -163,7 +163,7 @@ def test_every_operation_is_specified_exactly_once(spec: Spec) -> None:
 def test_the_common_spec_lists_what_is_inside_a_table_and_what_is_unsupported() -> None:
     listed = COMMON_SPEC.body("Unsupported Operations")
     named = {method for name, method in operations().items() if re.search(rf"\b{name}\b", listed)}
-    assert named == set(UNSUPPORTED)
+    assert named == set(NEED_ENGINE)
     links = re.findall(r"\[(\w+)\]\(operations\.md#(\w+)\)", COMMON_SPEC.body(INSIDE))
     assert sorted(name for name, _ in links) == sorted(operations_inside())
     assert [name for name, anchor in links if anchor != name.lower()] == []

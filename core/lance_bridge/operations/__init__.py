@@ -10,7 +10,8 @@ from lance_namespace import LanceNamespace
 
 from ..catalog import Path
 from ..connection import Connection
-from ..requests import as_operation, parse_namespace
+from ..requests import Ref, as_operation, parse_namespace
+from ..table import Table
 from ..tables.collection import Tables
 
 _FIRST_PARAMETERS = ("request", "id")
@@ -31,6 +32,11 @@ class Operations(LanceNamespace):
         for name, function in list(vars(cls).items()):
             if _is_operation(name, function):
                 setattr(cls, name, as_operation(function))
+
+    def _table_at(self, request: Any, version: int | None = None) -> tuple[Table, Ref]:
+        """Return the table that a request names, and its branch, which is parsed first."""
+        ref = Ref.of(version, branch=request.branch)
+        return self.tables.load_by_id(request.id), ref
 
     def _namespace(self, names: Sequence[str] | None) -> Path:
         return parse_namespace(names, self.connection.capabilities)

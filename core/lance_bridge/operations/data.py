@@ -1,16 +1,19 @@
-"""Operations on the rows of a table: create with data, count, insert, merge, update and delete."""
+"""Operations on the rows of a table: create with data, change, query; and materialized views."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+import base64
+import binascii
+from typing import Any, Final, TypeVar, cast
 
 import lance_namespace as api
 import pyarrow as pa
 
+from .. import engine
 from ..dataset import change, create, insert, merge, query, read
 from ..dataset.rows import Data, Rows
 from ..dataset.searches import Request
-from ..errors import invalid
+from ..errors import invalid, unsupported
 from ..requests import CreateMode, Ref, parse_mode
 from . import Operations
 
@@ -58,8 +61,7 @@ class DataOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(request.version, branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request, request.version)
         count = read.count_rows(table, ref, request.predicate)
         return api.CountTableRowsResponse(count=count)
 
@@ -134,8 +136,7 @@ class DataOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         ConcurrentModification, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         done = change.delete_rows(table, request.predicate, ref)
         return DeleteResponse(
             version=done.version, transaction_id=done.transaction_id, num_deleted_rows=done.rows
@@ -143,7 +144,6 @@ class DataOperations(Operations):
 
 
 # -- queries ---------------------------------------------------------------------------------------
-
 
 T = TypeVar("T")
 
@@ -224,3 +224,83 @@ def _merge_field(name: str, outer: T | None, inner: T | None) -> T | None:
     if outer is not None and inner is not None and outer != inner:
         raise invalid(f"The request has another `{name}` than the query in it")
     return inner if outer is None else outer
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+NEED_ENGINE: Final = ("create_materialized_view", "refresh_materialized_view")
+"""Operations that no catalog supports by itself."""
+
+_QUERY_VIEW = "query"
+_ENGINE_OPTIONS = (
+    "concurrency",
+    "intra_applier_concurrency",
+    "source_task_size",
+    "cluster",
+    "manifest",
+)
+
+
+class ComputeOperations(Operations):
+    """Materialized views. Unsupported without a compute engine."""
+
+    def create_materialized_view(
+        self, request: api.CreateMaterializedViewRequest
+    ) -> api.CreateMaterializedViewResponse:
+        """Create a view of a query; it is complete on return.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
+        TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable.
+        """
+        worker = engine.require_engine("create_materialized_view")
+        if request.kind != _QUERY_VIEW:
+            raise unsupported(f"kind '{request.kind[:60]}' is not supported: only {_QUERY_VIEW} is")
+        if request.udtf_spec is not None:
+            raise invalid(f"udtf_spec is not allowed with kind {_QUERY_VIEW}")
+        if request.auto_refresh:
+            raise unsupported(
+                "auto_refresh is not supported: call RefreshMaterializedView when the sources have "
+                "changed"
+            )
+        schema = _decode_schema(request.output_schema)
+        made = worker.create_materialized_view(
+            self,
+            self.tables.path_of(request.id),
+            request.source_query,
+            schema,
+            with_data=request.with_no_data is False,
+        )
+        return api.CreateMaterializedViewResponse(version=made.version, job_id=made.job_id)
+
+    def refresh_materialized_view(
+        self, request: api.RefreshMaterializedViewRequest
+    ) -> api.RefreshMaterializedViewResponse:
+        """Compute the rows of a view again; they are complete on return.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
+        InvalidTableState.
+        """
+        worker = engine.require_engine("refresh_materialized_view")
+        for name in _ENGINE_OPTIONS:
+            if getattr(request, name) is not None:
+                raise unsupported(f"{name} is not supported: the engine decides on that itself")
+        if request.output_limit is not None:
+            raise invalid("output_limit is for chunker views, and there are only query views")
+        if request.src_version is not None and request.src_version < 1:
+            raise invalid(f"src_version must be 1 or more, not {request.src_version}")
+        job = worker.refresh_materialized_view(
+            self,
+            self.tables.path_of(request.id),
+            source_version=request.src_version,
+            max_rows_per_fragment=request.max_rows_per_fragment,
+        )
+        return api.RefreshMaterializedViewResponse(job_id=job)
+
+
+def _decode_schema(text: str) -> pa.Schema:
+    """Decode a request's Arrow schema in base64. Raises InvalidInput (13)."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
+        raise invalid("output_schema is not an Arrow schema in base64") from error

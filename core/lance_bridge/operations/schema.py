@@ -24,8 +24,7 @@ class SchemaOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         if isinstance(request, ExtendedColumnsRequest) and request.arrow_schema is not None:
             version = schema_evolution.add_null_columns(table, ref, request.arrow_schema)
         else:
@@ -40,8 +39,7 @@ class SchemaOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         version = schema_evolution.alter_columns(table, ref, request.alterations)
         return api.AlterTableAlterColumnsResponse(version=version)
 
@@ -53,8 +51,7 @@ class SchemaOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
         return api.AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
@@ -85,8 +82,7 @@ class SchemaOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
         return api.UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
@@ -98,8 +94,7 @@ class SchemaOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
         return api.UpdateFieldMetadataResponse(version=version, fields=fields)
 
@@ -118,8 +113,7 @@ class IndexOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         transaction = indices.create(table, ref, request)
         return api.CreateTableIndexResponse(transaction_id=transaction)
 
@@ -131,8 +125,7 @@ class IndexOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         transaction = indices.create(table, ref, request, only_scalar=True)
         return api.CreateTableScalarIndexResponse(transaction_id=transaction)
 
@@ -159,8 +152,7 @@ class IndexOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, TableVersionNotFound,
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(request.version, branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request, request.version)
         return indices.describe_stats(table, ref, request.index_name)
 
     def drop_table_index(self, request: api.DropTableIndexRequest) -> api.DropTableIndexResponse:
@@ -169,8 +161,7 @@ class IndexOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request)
         transaction = indices.drop(table, ref, request.index_name)
         return api.DropTableIndexResponse(transaction_id=transaction)
 

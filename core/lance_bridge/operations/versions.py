@@ -112,8 +112,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        ref = Ref.of(request.version, branch=request.branch)
-        table = self.tables.load_by_id(request.id)
+        table, ref = self._table_at(request, request.version)
         return api.RestoreTableResponse(transaction_id=versions.restore(table, ref))
 
     # -- tags --------------------------------------------------------------------------------------

@@ -1,28 +1,38 @@
-"""Tables: the tables of a catalog, found by path."""
+"""Tables: the tables of a catalog, found by path, and listed page by page."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 
-from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+)
 
 from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry, load_entry
+from ..errors import display
 from ..managed import conversion, mark
 from ..paging import PageRequest
 from ..requests import parse_table
-from ..scan import Unreadable, innermost_namespaces, raise_error
+from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..table import Table
-from . import creation, dropping, listing, new_location, rename
+from . import creation, dropping, new_location, rename
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
 PathsPage = tuple[list[Path], str | None]
 
 logger = logging.getLogger(__name__)
+
+_CHUNK = 100
+_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -76,16 +86,33 @@ class Tables:
     ) -> NamesPage:
         """Return a page of the names of a namespace's Lance tables, and the next page's token.
 
+        Source: ListTables.
+
         Raises:
             NamespaceNotFoundError: (1)
         """
-        return listing.list_tables(
-            self.connection, namespace, page, include_declared=include_declared
-        )
+        after = page.after[-1] if page.after is not None else None
+        if include_declared:
+            names = self.connection.catalog.list_tables(namespace, lance_only=True)
+            rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
+        else:
+            records = self.connection.catalog.scan_tables(namespace, lance_only=True, after=after)
+            # A server may have several entries of one name by mistake.
+            rest = (path for path, _ in groupby(_tables_with_data(self.connection, records)))
+        found, token = page.cut(_take_page(rest, page))
+        return [name for (name,) in found], token
 
     def list_all(self, page: PageRequest, *, include_declared: bool = True) -> PathsPage:
-        """Return a page of the paths of all Lance tables, by namespace."""
-        return listing.list_all_tables(self.connection, page, include_declared=include_declared)
+        """Return a page of the paths of all Lance tables, by namespace. Source: ListAllTables.
+
+        Only the namespaces that the page needs are read: those that the catalog lists, and the
+        property `default-namespace`. Namespaces that are dropped concurrently are omitted, and so
+        are those that cannot be read, or that the caller may not list, as catalogs do.
+
+        Raises:
+            LanceNamespaceError: No namespace could be read.
+        """
+        return page.cut(_take_page(_all_tables(self, page, include_declared), page))
 
     def scan(
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
@@ -343,3 +370,65 @@ class Tables:
         """Rename a table's entry; raises as `load` and `rename.rename`."""
         rename.require_possible(self.connection.capabilities, path, new_path)
         rename.rename(self.load(path), new_path)
+
+
+# -- listings --------------------------------------------------------------------------------------
+
+
+def _all_tables(tables: Tables, page: PageRequest, include_declared: bool) -> Iterator[Path]:
+    unread: list[LanceNamespaceError] = []
+
+    def leave_out(namespace: Path, error: LanceNamespaceError) -> None:
+        logger.warning("listed without '%s': %s", display(namespace), error)
+        unread.append(error)
+
+    has_read = page.after is not None
+    for namespace in tables.namespaces(leave_out):
+        if page.after is not None and namespace < page.after[:-1]:
+            continue
+        within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))
+        try:
+            names, _ = tables.list(namespace, within, include_declared=include_declared)
+        except UNREADABLE as error:
+            reason = why_unreadable(tables.connection.catalog, namespace, error)
+            if reason is not None:
+                leave_out(namespace, reason)
+            continue
+        has_read = True
+        yield from ((*namespace, name) for name in names)
+    if unread and not has_read and not all(isinstance(e, PermissionDeniedError) for e in unread):
+        raise unread[0]
+
+
+def _after_in_namespace(after: Path | None, namespace: Path) -> Path | None:
+    return after[-1:] if after is not None and after[:-1] == namespace else None
+
+
+def _take_page(paths: Iterator[Path], page: PageRequest) -> list[Path]:
+    """Take at most one path more than a page has, to see whether another page follows."""
+    taken: list[Path] = []
+    for path in paths:
+        taken.append(path)
+        if page.limit is not None and len(taken) > page.limit:
+            break
+    return taken
+
+
+def _tables_with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterator[Path]:
+    """Yield the tables that hold data; reads the storage at most one chunk ahead."""
+    waiting = iter(records)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while chunk := list(islice(waiting, _CHUNK)):
+            has_data = threads.map(lambda record: _may_have_data(connection, record), chunk)
+            yield from (
+                record.path[-1:] for record, data in zip(chunk, has_data, strict=True) if data
+            )
+
+
+def _may_have_data(connection: Connection, record: TableRecord) -> bool:
+    """Return False for a table that was never written; True if its data is missing, or unknown."""
+    try:
+        return not Table(connection, record).is_declared()
+    except LanceNamespaceError as error:
+        logger.warning("listed, though no data was found: %s: %s", record.path, error)
+        return True

@@ -34,7 +34,6 @@ from ..errors import (
     unsupported,
 )
 from ..managed import conversion, mark
-from ..publishing import has_columns
 from ..records import (
     FORCE,
     MANAGER,
@@ -46,7 +45,7 @@ from ..records import (
     pop_force,
     properties_of_new_table,
 )
-from ..table import Table
+from ..table import Table, has_columns
 from .new_location import LazyNamespace, NewLocation, allocate, release_unused, reserved
 
 _ATTEMPTS, _PAUSE = 6, 0.1

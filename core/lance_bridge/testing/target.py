@@ -13,7 +13,7 @@ from lance_namespace import LanceNamespace
 
 from ..catalog import Capabilities, Catalog, Path
 from ..namespace import LanceBridgeNamespace
-from ..operations.compute import UNSUPPORTED, ComputeOperations
+from ..operations.data import NEED_ENGINE, ComputeOperations
 
 # -- features --------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ def inherited_operations(implementation: type[LanceNamespace]) -> frozenset[str]
     operations = {name for name in vars(LanceNamespace) if not name.startswith("_")}
     unsupported = [
         *(vars(LanceNamespace)[name] for name in operations),
-        *(vars(ComputeOperations)[name] for name in UNSUPPORTED),
+        *(vars(ComputeOperations)[name] for name in NEED_ENGINE),
     ]
     return frozenset(
         name for name in operations if getattr(implementation, name, None) in unsupported

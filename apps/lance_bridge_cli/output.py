@@ -33,6 +33,24 @@ _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
 """Characters that control a terminal: control characters except tab and line feed, and marks that
 reorder the text around them."""
+NULL = "NULL"
+_MIN_WIDTH = 16
+"""A column is not made narrower than this, or its own width, so that another one fits."""
+_GAP = 3
+"""Characters that rich puts between two columns."""
+_VECTOR_NUMBERS = 3
+_SHORT_BYTES = 16
+"""The maximum number of bytes to show; of longer values, only the length is shown."""
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"GIF8", "GIF"),
+    (b"BM", "BMP"),
+    (b"II*\x00", "TIFF"),
+    (b"MM\x00*", "TIFF"),
+)
+
+Row = Mapping[str, Any]
 
 
 class Output(str, Enum):
@@ -40,6 +58,17 @@ class Output(str, Enum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class RowsOutput(str, Enum):
+    """Output formats of rows."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+RowsOption = Annotated[RowsOutput, typer.Option("--output", "-o", help="text, json or csv.")]
 
 
 def printable(text: str) -> str:
@@ -87,19 +116,7 @@ class _MessageHandler(logging.Handler):
         message(text if record.name.startswith("lance_bridge") else f"{record.name}: {text}")
 
 
-# -- for programs ----------------------------------------------------------------------------------
-
-
-def to_json(value: Any) -> str:
-    """Return strict JSON; types that JSON lacks are converted.
-
-    Characters that control a terminal are escaped, which changes no value.
-    """
-    text = json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-# -- for people ------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def print_result(output: Output, text: str, fields: Mapping[str, Any]) -> None:
@@ -122,6 +139,98 @@ def print_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table
             sys.stdout.write(printable(part) + "\n")
         else:
             print_table(part)
+
+
+def print_list(
+    output: RowsOutput,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    nouns: str,
+    longest: int = MAX_CELL,
+) -> None:
+    """Print a list, or that it is empty; in JSON, an array."""
+    if output is not RowsOutput.TEXT:
+        _write_rows(output, columns, rows)
+    elif rows:
+        print_table(make_table(columns, rows, longest))
+    else:
+        sys.stdout.write(f"(no {nouns})\n")
+
+
+def print_page(
+    output: RowsOutput,
+    key: str,
+    columns: Sequence[str],
+    values: Iterable[Sequence[Any]],
+    token: str | None,
+) -> None:
+    """Print a page: a list, or a JSON object of its rows and the token of the next page."""
+    rows = [dict(zip(columns, each, strict=True)) for each in values]
+    if output is RowsOutput.JSON:
+        print_parts(Output.JSON, {key: rows, "page_token": token}, [])
+        return
+    print_list(output, columns, rows, key)
+    if token:
+        message(f"more results: use --page-token {token}")
+
+
+def print_markdown(columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Print a list as a Markdown table."""
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[format_value(row.get(each), UNLIMITED) for each in columns] for row in rows]
+    for cells in lines:
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        sys.stdout.write(f"| {' | '.join(escaped)} |\n")
+
+
+def print_data(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Print a table's own rows.
+
+    JSON and CSV are streamed. A table for people needs all rows, to compute its width; columns that
+    do not fit a terminal are left out, and a message says so.
+    """
+    if output is not RowsOutput.TEXT:
+        _write_rows(output, columns, rows)
+    else:
+        _print_data(columns, [[format_cell(row.get(each)) for each in columns] for row in rows])
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def to_json(value: Any) -> str:
+    """Return strict JSON; types that JSON lacks are converted.
+
+    Characters that control a terminal are escaped, which changes no value.
+    """
+    text = json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def write_array(rows: Iterable[Row]) -> None:
+    """Write a JSON array, each row as soon as it is there."""
+    sys.stdout.write("[")
+    for number, row in enumerate(rows):
+        sys.stdout.write((",\n " if number else "") + to_json(row))
+    sys.stdout.write("]")
+
+
+def _write_rows(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write a JSON array, or CSV (RFC 4180); NULL is empty, and values are formatted as in JSON."""
+    if output is RowsOutput.JSON:
+        write_array(rows)
+        sys.stdout.write("\n")
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    # A file gets values unchanged; a terminal must not interpret them.
+    form = printable if sys.stdout.isatty() else str
+    writer.writerow([form(each) for each in columns])
+    for row in rows:
+        values = (row.get(each) for each in columns)
+        writer.writerow(["" if each is None else form(to_text(each)) for each in values])
+
+
+# -- for people ------------------------------------------------------------------------------------
 
 
 def print_table(table: Table) -> None:
@@ -175,158 +284,6 @@ def output_console() -> Console:
 def color_system() -> Literal["auto"] | None:
     """Return None, for neither colours nor bold, if ``NO_COLOR`` is set (no-color.org)."""
     return None if os.environ.get("NO_COLOR") else "auto"
-
-
-# -- progress, if standard error is a terminal -----------------------------------------------------
-
-
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """Show that an operation of unknown length is in progress."""
-    console = Console(stderr=True, color_system=color_system())
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(Text(printable(text))):
-        yield
-
-
-@contextmanager
-def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar; yield a function that takes the number done, and the total if known."""
-    console = Console(stderr=True, color_system=color_system())
-    if not console.is_terminal:
-        yield lambda _done, _total: None
-        return
-    # The import takes a tenth of the time that `--help` may take; few commands need it.
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (TextColumn(printable(text), markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-NULL = "NULL"
-_MIN_WIDTH = 16
-"""A column is not made narrower than this, or its own width, so that another one fits."""
-_GAP = 3
-"""Characters that rich puts between two columns."""
-_VECTOR_NUMBERS = 3
-_SHORT_BYTES = 16
-"""The maximum number of bytes to show; of longer values, only the length is shown."""
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"GIF8", "GIF"),
-    (b"BM", "BMP"),
-    (b"II*\x00", "TIFF"),
-    (b"MM\x00*", "TIFF"),
-)
-
-Row = Mapping[str, Any]
-
-
-class RowsOutput(str, Enum):
-    """Output formats of rows."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
-
-
-RowsOption = Annotated[RowsOutput, typer.Option("--output", "-o", help="text, json or csv.")]
-
-
-def print_data(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Print a table's own rows.
-
-    JSON and CSV are streamed. A table for people needs all rows, to compute its width; columns that
-    do not fit a terminal are left out, and a message says so.
-    """
-    if output is RowsOutput.JSON:
-        _write_array(rows)
-    elif output is RowsOutput.CSV:
-        _write_csv(columns, rows)
-    else:
-        _print_data(columns, [[format_cell(row.get(each)) for each in columns] for row in rows])
-
-
-def print_list(
-    output: RowsOutput,
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    nouns: str,
-    longest: int = MAX_CELL,
-) -> None:
-    """Print a list, or that it is empty; in JSON, an array."""
-    if output is RowsOutput.JSON:
-        _write_array(rows)
-    elif output is RowsOutput.CSV:
-        _write_csv(columns, rows)
-    elif rows:
-        print_table(make_table(columns, rows, longest))
-    else:
-        sys.stdout.write(f"(no {nouns})\n")
-
-
-def print_page(
-    output: RowsOutput,
-    key: str,
-    columns: Sequence[str],
-    values: Iterable[Sequence[Any]],
-    token: str | None,
-) -> None:
-    """Print a page: a list, or a JSON object of its rows and the token of the next page."""
-    rows = [dict(zip(columns, each, strict=True)) for each in values]
-    if output is RowsOutput.JSON:
-        print_parts(Output.JSON, {key: rows, "page_token": token}, [])
-        return
-    print_list(output, columns, rows, key)
-    if token:
-        message(f"more results: use --page-token {token}")
-
-
-def print_markdown(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Print a list as a Markdown table."""
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[format_value(row.get(each), UNLIMITED) for each in columns] for row in rows]
-    for cells in lines:
-        escaped = (cell.replace("|", "\\|") for cell in cells)
-        sys.stdout.write(f"| {' | '.join(escaped)} |\n")
-
-
-# -- for programs ----------------------------------------------------------------------------------
-
-
-def _write_array(rows: Iterable[Row]) -> None:
-    sys.stdout.write("[")
-    for number, row in enumerate(rows):
-        sys.stdout.write((",\n " if number else "") + to_json(row))
-    sys.stdout.write("]\n")
-
-
-def _write_csv(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write CSV (RFC 4180); NULL is empty, and values are formatted as in JSON."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    # A file gets values unchanged; a terminal must not interpret them.
-    form = printable if sys.stdout.isatty() else str
-    writer.writerow([form(each) for each in columns])
-    for row in rows:
-        values = (row.get(each) for each in columns)
-        writer.writerow(["" if each is None else form(to_text(each)) for each in values])
-
-
-# -- for people ------------------------------------------------------------------------------------
 
 
 def _print_data(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
@@ -400,3 +357,39 @@ def _describe_bytes(value: bytes) -> str:
     if value[:4] == b"RIFF" and value[8:12] == b"WEBP":
         form = "WebP"
     return f"<{form} image, {len(value)} bytes>" if form else f"<{len(value)} bytes>"
+
+
+# -- progress, if standard error is a terminal -----------------------------------------------------
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show that an operation of unknown length is in progress."""
+    console = Console(stderr=True, color_system=color_system())
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(Text(printable(text))):
+        yield
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar; yield a function that takes the number done, and the total if known."""
+    console = Console(stderr=True, color_system=color_system())
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    # The import takes a tenth of the time that `--help` may take; few commands need it.
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (TextColumn(printable(text), markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

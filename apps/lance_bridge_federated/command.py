@@ -19,7 +19,7 @@ from lance_bridge_cli.arguments import (
     parse_key_values,
     usage_error,
 )
-from lance_bridge_cli.output import UNLIMITED, Output, message, one_line, to_json
+from lance_bridge_cli.output import UNLIMITED, Output, message, one_line, to_json, write_array
 
 if TYPE_CHECKING:
     from .search import Match, Search
@@ -69,21 +69,20 @@ def _print_text(found: Search) -> None:
     for each in found:
         has_matches = True
         name = written([each.catalog, *each.table])
-        _print(one_line(f"{name}  {each.scope.value}  {each.text}", UNLIMITED) + "\n")
+        print(one_line(f"{name}  {each.scope.value}  {each.text}", UNLIMITED), flush=True)
     if not has_matches:
-        _print("(no matches)\n")
+        print("(no matches)")
 
 
 def _print_json(found: Search) -> None:
     """Print one object, whose matches are written as they are found."""
-    _print('{"matches": [')
-    for number, row in enumerate(_rows(found)):
-        _print((",\n " if number else "") + to_json(row))
+    print('{"matches": ', end="")
+    write_array(_rows(found))
     unread = [
         {"catalog": catalog, "table": written(path), "reason": why}
         for (catalog, path), why in sorted(found.unread.items())
     ]
-    _print(f'],\n "unavailable": {to_json(found.unavailable)}, "unread": {to_json(unread)}}}\n')
+    print(f',\n "unavailable": {to_json(found.unavailable)}, "unread": {to_json(unread)}}}')
 
 
 def _rows(matches: Iterable[Match]) -> Iterator[dict[str, Any]]:
@@ -94,11 +93,7 @@ def _rows(matches: Iterable[Match]) -> Iterator[dict[str, Any]]:
             "in": each.scope.value,
             "text": each.text,
         }
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        sys.stdout.flush()
 
 
 def _exit_if_incomplete(found: Search) -> None:

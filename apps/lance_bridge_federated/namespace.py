@@ -11,7 +11,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import lance_namespace as api
 import pyarrow as pa
@@ -29,14 +29,7 @@ from . import listing
 from .children import IMPL, Child, Connect, children_from
 from .identifiers import check_catalog_name, errors_of, ids_in, map_ids, split, with_text
 
-NamespaceT = TypeVar("NamespaceT", bound="type[Delegating]")
-
-
-class Delegating(Protocol):
-    """A namespace that has `delegate`."""
-
-    def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
-        """Send a request to the catalog that it names; return the response."""
+NamespaceT = TypeVar("NamespaceT", bound=type[LanceNamespace])
 
 
 def operations() -> Iterator[str]:
@@ -54,7 +47,10 @@ def request_type(operation: str) -> type[Any]:
 
 
 def delegates(cls: NamespaceT) -> NamespaceT:
-    """Add each operation of the trait that a class does not define, as a call of `delegate`."""
+    """Add each operation of the trait that a class does not define, as a call of `delegate`.
+
+    It takes the operation's name, the request, and the operation's other argument, if it has one.
+    """
     for name in operations():
         if name not in vars(cls):
             setattr(cls, name, _create_method(name))

@@ -26,18 +26,8 @@ if TYPE_CHECKING:
     from .record import ItemState, Migration, Migrations, Record, State
     from .run import RunOptions, execute, make_plan, undo, verify
 
-_NAMES = {
-    "endpoints": ("Directory", "Endpoints", "address_of"),
-    "levels": ("Level",),
-    "migration": (
-        "MigrationType", "NullProgress", "Step", "Survey", "StepContext", "migration_type",
-    ),
-    "plan": ("Address", "Item", "Options", "Plan", "Problem", "Severity"),
-    "record": ("ItemState", "Migration", "Migrations", "Record", "State"),
-    "run": ("RunOptions", "execute", "make_plan", "undo", "verify"),
-}  # fmt: skip
-"""The public names of each module."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = ("levels", "plan", "record", "endpoints", "migration", "run")
+"""Each imports the ones before it, so that a name is looked for in this order."""
 
 __all__ = [
     "Address",
@@ -71,11 +61,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use (PEP 562)."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    if name in __all__:
+        for module in _MODULES:
+            found = vars(import_module(f".{module}", __name__))
+            if name in found:
+                return globals().setdefault(name, found[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

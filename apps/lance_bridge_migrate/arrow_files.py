@@ -6,8 +6,6 @@ Examples are nanoseconds, times of day, float16 and decimals of more than 38 dig
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,7 @@ from lance_namespace.errors import ServiceUnavailableError, TableNotFoundError
 from lance_bridge.errors import first_line, invalid
 from lance_bridge.names import first_names
 
-from .plan import Model, Problem, blocker
+from .plan import Model, Problem, blocker, digest
 from .spark.files import HIDDEN
 
 _FORMATS: dict[str, Callable[[], ds.FileFormat]] = {
@@ -36,7 +34,6 @@ FORMATS = tuple(_FORMATS)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _S3 = re.compile(r"s3[an]://")
 _THREADS = 16
-_NAMED = 5
 _CHECKSUM = ".crc"
 """The suffix of files that Hadoop writes beside those in local directories."""
 _BATCH: dict[str, int] = {"batch_size": 1024, "batch_readahead": 4, "fragment_readahead": 1}
@@ -97,22 +94,14 @@ class ArrowFiles(Model):
 
     def fingerprint(self) -> str:
         """Return a digest of everything that the plan depends on."""
-        parts = self.model_dump(mode="json")
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        return digest(self.model_dump(mode="json"))
 
     def problems(self) -> list[Problem]:
         """Return a blocker for files of this format that are left out because they are hidden."""
-        suffix = f".{self.format}"
-        left_out = [
-            each for each in self.left_out if suffix in each and not each.endswith(_CHECKSUM)
-        ]
-        if not left_out:
-            return []
-        names = first_names(left_out, _NAMED)
-        return [
-            blocker(f"Files are left out because their names begin with . or _: {names}. Rename "
-                    "or remove them")
-        ]  # fmt: skip
+        kept = (each for each in self.left_out if not each.endswith(_CHECKSUM))
+        left_out = [each for each in kept if f".{self.format}" in each]
+        text = f"because their names begin with . or _: {first_names(left_out, 5)}"
+        return [blocker(f"Files are left out {text}. Rename or remove them")] if left_out else []
 
     def count_rows(self) -> int:
         """Return the number of rows; for Parquet, ORC and Arrow, from the files' own figures."""

@@ -183,7 +183,7 @@ class Step:
     name: str
     do: Callable[[StepContext], Facts | None]
     undo: Callable[[StepContext], None] | None = None
-    check_undo: Callable[[StepContext], None] | None = None
+    check_undo: Callable[[StepContext], object] | None = None
 
 
 class MigrationType(ABC):
@@ -239,7 +239,7 @@ class MigrationType(ABC):
 
     @abstractmethod
     def steps(self, item: Item) -> Sequence[Step]:
-        """Return the steps of an item, in order. Must be deterministic."""
+        """Return the steps of a table, in order. Must be deterministic."""
 
     def prefetch(
         self,
@@ -254,7 +254,7 @@ class MigrationType(ABC):
 
     @abstractmethod
     def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        """Compare a completed item with its source, by reading only."""
+        """Compare a completed table with its source, by reading only."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Any:
         """Return the options parsed from JSON. Raises InvalidInput (13), listing the problems."""

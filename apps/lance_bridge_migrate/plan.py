@@ -22,9 +22,6 @@ FORMAT: Final = 1
 Facts = dict[str, Any]
 """What a migration notes about one table; any JSON values."""
 
-_BLOCKED_ITEMS = 5
-"""The maximum number of blocked items in a message."""
-
 
 class Model(BaseModel):
     """Base of models stored as JSON: immutable, without unknown fields."""
@@ -197,7 +194,7 @@ class Plan(Model):
         shown = [f"{item.name}: {item.blockers[0].text}" for item in blocked]
         raise invalid(
             f"{len(blocked)} of {len(self.items)} items of migration {self.id} are blocked: "
-            f"{first_names(shown, _BLOCKED_ITEMS, '; ')}. Fix them and plan again, or leave them "
+            f"{first_names(shown, 5, '; ')}. Fix them and plan again, or leave them "
             "out with --skip-blocked"
         )
 
@@ -224,6 +221,12 @@ def new_id(type: str) -> str:
     """Return a unique identifier that sorts by time and names the type of migration."""
     moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     return f"{moment}-{type}-{secrets.token_hex(3)}"
+
+
+def digest(value: object) -> str:
+    """Return a short digest of a value in JSON."""
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def now() -> str:

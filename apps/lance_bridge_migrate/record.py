@@ -30,9 +30,6 @@ from lance_bridge.user_files import MIGRATIONS, STATE_VARIABLE, default_director
 
 from .plan import Address, Facts, Item, Model, Plan, now
 
-# -- journal ---------------------------------------------------------------------------------------
-
-
 Name = Literal[
     "run", "started", "note", "done", "failed", "verified", "ended", "stopped",
     "undo", "undo_started", "undo_done", "undo_failed",
@@ -498,7 +495,6 @@ class Migration:
 
 
 def _write_atomically(path: Path, text: str) -> None:
-    """Write a file atomically."""
     temporary = path.with_suffix(".new")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -16,11 +16,8 @@ from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.errors import display
 from lance_bridge.redaction import is_secret, redact
 
-from .plan import Facts, ItemType, Model, Plan, now
+from .plan import ItemType, Model, Plan, now
 from .record import Check, ItemState, Record, RunState, State, StepState, leftover_messages
-
-# -- redaction -------------------------------------------------------------------------------------
-
 
 HIDDEN = "(not shown)"
 
@@ -38,14 +35,9 @@ def without_secrets(value: Any) -> Any:
 
 
 def _hide_secret(key: str, value: Any) -> Any:
-    if isinstance(value, str) and value and _is_secret(key):
-        return HIDDEN
-    return without_secrets(value)
-
-
-def _is_secret(key: str) -> bool:
     of_store = key.startswith(STORAGE_PREFIX) and CatalogConfig.is_secret(key)
-    return of_store or is_secret(key)
+    is_hidden = isinstance(value, str) and value and (of_store or is_secret(key))
+    return HIDDEN if is_hidden else without_secrets(value)
 
 
 def sanitize(value: Any) -> Any:
@@ -59,11 +51,9 @@ def sanitize(value: Any) -> Any:
         return [sanitize(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return _sanitize_text(value) if isinstance(value, str) else value
-
-
-def _sanitize_text(text: str) -> str:
-    return redact(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))
+    if isinstance(value, str):
+        return redact(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value))
+    return value
 
 
 # -- model -----------------------------------------------------------------------------------------
@@ -267,7 +257,11 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
     plan, states = record.plan, list(record.items.values())
     items = tuple(_item(each) for each in states)
     runs = tuple(_runs(record))
-    checks = [line for each in states for line in _checks(each)]
+    checks = [
+        CheckLine(table=state.item.name, **each.model_dump())
+        for state in states
+        for each in state.checks
+    ]
     problems = sorted(_problems(states, plan), key=lambda each: _SEVERITIES[each.severity])
     made = Report(
         made=now(),
@@ -294,14 +288,11 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
 _SEVERITIES = {"error": 0, "blocker": 1, "warning": 2}
 
 
-# -- items -----------------------------------------------------------------------------------------
-
-
 def _item(state: ItemState) -> ItemLine:
     item, facts, checks = state.item, state.facts, state.checks
     steps = tuple(StepLine(name=name, **each.model_dump()) for name, each in state.steps.items())
     seconds = state.seconds if any(each.done for each in steps) else None
-    rows_written, bytes_written = _count(facts, "rows_written"), _count(facts, "bytes_written")
+    counts = {name: _count(facts.get(name)) for name in _COUNTS}
     location = facts.get("location")
     return ItemLine(
         type=item.type,
@@ -311,28 +302,23 @@ def _item(state: ItemState) -> ItemLine:
         nothing_to_do=item.nothing_to_do,
         location=location if isinstance(location, str) and location else None,
         rows_before=_first_known(item.rows, _rows(checks, lambda each: each.expected)),
-        rows_written=rows_written,
-        rows_deleted=_count(facts, "rows_deleted"),
         rows_found=_rows(checks, lambda each: each.found),
-        bytes_before=_first_known(_count(facts, "bytes_before"), item.bytes),
-        bytes_written=bytes_written,
-        bytes_after=_count(facts, "bytes_after"),
-        orphaned_bytes_deleted=_count(facts, "orphaned_bytes_deleted"),
-        orphaned_bytes_left=_count(facts, "orphaned_bytes_left"),
-        version=_count(facts, "version"),
+        bytes_before=_first_known(_count(facts.get("bytes_before")), item.bytes),
         steps=steps,
         seconds=seconds,
-        rows_per_second=_per_second(rows_written, seconds),
-        bytes_per_second=_per_second(bytes_written, seconds),
+        rows_per_second=_per_second(counts["rows_written"], seconds),
+        bytes_per_second=_per_second(counts["bytes_written"], seconds),
         verified=state.verified,
+        **counts,
     )
 
 
-def _count(facts: Facts, name: str) -> int | None:
-    return _count_or_none(facts.get(name))
+_COUNTS = ("rows_written", "rows_deleted", "bytes_written", "bytes_after", "orphaned_bytes_deleted",
+           "orphaned_bytes_left", "version")  # fmt: skip
+"""Facts that are fields of an `ItemLine`."""
 
 
-def _count_or_none(value: object) -> int | None:
+def _count(value: object) -> int | None:
     """Return a non-negative integer, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
@@ -344,19 +330,11 @@ def _first_known(*values: int | None) -> int | None:
 
 
 def _rows(checks: Iterable[Check], side: Callable[[Check], object]) -> int | None:
-    return _first_known(*(_count_or_none(side(each)) for each in checks if each.name == "rows"))
+    return _first_known(*(_count(side(each)) for each in checks if each.name == "rows"))
 
 
 def _per_second(amount: int | None, seconds: float | None) -> float | None:
     return None if amount is None or not seconds else round(amount / seconds, 3)
-
-
-# -- checks and problems ---------------------------------------------------------------------------
-
-
-def _checks(state: ItemState) -> Iterator[CheckLine]:
-    for each in state.checks:
-        yield CheckLine(table=state.item.name, **each.model_dump())
 
 
 def _problems(states: Iterable[ItemState], plan: Plan) -> Iterator[ProblemLine]:
@@ -373,9 +351,6 @@ def _problems(states: Iterable[ItemState], plan: Plan) -> Iterator[ProblemLine]:
             )
 
 
-# -- runs ------------------------------------------------------------------------------------------
-
-
 def _runs(record: Record) -> Iterator[RunLine]:
     times = [
         time
@@ -390,28 +365,16 @@ def _runs(record: Record) -> Iterator[RunLine]:
             type=run.event,
             started=run.started,
             ended=run.ended,
-            end=_end_of(run),
+            end="not noted" if run.ended is None else "stopped" if run.is_stopped else "ended",
             seconds=_seconds_between(run.started, last) if last else None,
             **{name: run.options.get(name) for name in ("parallelism", "verify", "skip_blocked")},
         )
 
 
-def _end_of(run: RunState) -> Literal["ended", "stopped", "not noted"]:
-    if run.ended is None:
-        return "not noted"
-    return "stopped" if run.is_stopped else "ended"
-
-
 def _last_step_time(run: RunState, following: RunState | None, times: Iterable[str]) -> str | None:
     """Return the time of the last step of a run that was cut off. Times sort as text."""
-    return max(
-        (
-            each
-            for each in times
-            if run.started <= each and (following is None or each < following.started)
-        ),
-        default=None,
-    )
+    end = following.started if following is not None else "~"
+    return max((each for each in times if run.started <= each < end), default=None)
 
 
 def _seconds_between(started: str, ended: str) -> float | None:
@@ -427,9 +390,6 @@ def _parse_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-
-
-# -- totals ----------------------------------------------------------------------------------------
 
 
 def _totals(
@@ -474,9 +434,6 @@ def _ratio(items: Iterable[ItemLine]) -> float | None:
         if each.bytes_before is not None and each.bytes_after is not None:
             before, after = before + each.bytes_before, after + each.bytes_after
     return round(after / before, 4) if before else None
-
-
-# -- commands --------------------------------------------------------------------------------------
 
 
 _OVER = (State.DONE, State.DIFFERS, State.NOTHING_TO_DO)

@@ -254,7 +254,23 @@ class Plot:
 def plots_of(report: Report) -> list[Plot]:
     """Return the plots that have values."""
     tables = [each for each in report.items if each.type is ItemType.TABLE]
-    found = [_times(tables), _sizes(tables), _bytes_per_second(tables), _rows_per_second(tables)]
+    bytes_per_second = [
+        Row(each, {"": each.bytes_per_second}, each.bytes_written or 0)
+        for each in tables
+        if each.bytes_per_second is not None
+    ]
+    rows_per_second = [
+        Row(each, {"": each.rows_per_second}, each.rows_written or 0)
+        for each in tables
+        if each.rows_per_second is not None
+    ]
+    one = {"": _COLOURS[0]}
+    found = [
+        _times(tables),
+        _sizes(tables),
+        _largest(Plot("Bytes written per second", "speed", one, bytes_per_second)),
+        _largest(Plot("Rows written per second", "rate", one, rows_per_second)),
+    ]
     return [plot for plot in found if plot.rows]
 
 
@@ -290,24 +306,6 @@ def _sizes(tables: Sequence[ItemLine]) -> Plot:
             rows.append(Row(table, bars, max(bars.values())))
     colours = dict(zip(("before", "after"), _COLOURS, strict=False))
     return _largest(Plot("Sizes before and after", "size", colours, rows))
-
-
-def _bytes_per_second(tables: Sequence[ItemLine]) -> Plot:
-    rows = [
-        Row(table, {"": table.bytes_per_second}, table.bytes_written or 0)
-        for table in tables
-        if table.bytes_per_second is not None
-    ]
-    return _largest(Plot("Bytes written per second", "speed", {"": _COLOURS[0]}, rows))
-
-
-def _rows_per_second(tables: Sequence[ItemLine]) -> Plot:
-    rows = [
-        Row(table, {"": table.rows_per_second}, table.rows_written or 0)
-        for table in tables
-        if table.rows_per_second is not None
-    ]
-    return _largest(Plot("Rows written per second", "rate", {"": _COLOURS[0]}, rows))
 
 
 def _largest(plot: Plot) -> Plot:

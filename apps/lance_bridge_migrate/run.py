@@ -1,13 +1,14 @@
-"""The state of one process that runs, verifies or undoes a migration."""
+"""Plan, execute, verify and undo migrations of any type."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from lance_namespace.errors import (
@@ -26,8 +27,9 @@ from lance_bridge.names import first_names
 from .endpoints import Endpoints
 from .levels import Level
 from .migration import MigrationType, NullProgress, Step, StepContext, Stopped
-from .plan import Facts, Item, Options, Plan, new_id, now, without_clashes
-from .record import Event, Failure, ItemState, Journal, Migration, Record
+from .plan import Facts, Item, ItemType, Options, Plan, new_id, now, without_clashes
+from .record import Event, Failure, ItemState, Journal, Migration, Name, Record
+from .targets import namespace_steps
 
 # -- session ---------------------------------------------------------------------------------------
 
@@ -42,12 +44,8 @@ def cancelled_error(stopped: Stopped) -> ServiceUnavailableError:
     return ServiceUnavailableError(f"{stopped}: its Spark job was cancelled")
 
 
-@dataclass(frozen=True)
-class ChangedSource:
-    """An item whose source is not as in the plan, with the error of reading it, if any."""
-
-    item: Item
-    error: LanceNamespaceError | None = None
+ChangedSource = tuple[Item, "LanceNamespaceError | None"]
+"""An item whose source is not as in the plan, with the error of reading it, if any."""
 
 
 class FailureLimit:
@@ -97,7 +95,7 @@ class RunSession:
         self._journal = journal
         self._options = migration_type.parse_options(record.plan.options)
         self._lock = threading.Lock()
-        self._limit = FailureLimit(stop_on_error=stop_on_error)
+        self.limit = FailureLimit(stop_on_error=stop_on_error)
         self.stop_reason = ""
         """Why the run starts no more items, or "" if it does."""
 
@@ -106,6 +104,17 @@ class RunSession:
         self._journal.append(event)
         with self._lock:
             self.record.apply(event)
+
+    @contextmanager
+    def noting_end(self) -> Iterator[None]:
+        """Note the end of a run or undo, which the block does."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.note(Event(event="stopped"))
+            raise
+        facts = {"stop_reason": self.stop_reason} if self.stop_reason else {}
+        self.note(Event(event="ended", facts=facts))
 
     def work(self, item: Item, step: str = "", prefetched: Any = None) -> StepContext:
         """Return the context of a step of an item."""
@@ -128,6 +137,11 @@ class RunSession:
             prefetched=prefetched,
         )
 
+    def steps(self, item: Item) -> Sequence[Step]:
+        """Return the steps of an item, in order."""
+        is_table = item.type is ItemType.TABLE
+        return self.migration_type.steps(item) if is_table else namespace_steps()
+
     def find_changed(self, items: Sequence[Item], parallelism: int) -> list[ChangedSource]:
         """Return the items whose source has changed since the plan was made, or is refused.
 
@@ -148,10 +162,10 @@ class RunSession:
         except (*_OUTAGES, ThrottlingError):
             raise
         except LanceNamespaceError as error:
-            return ChangedSource(item, error)
+            return item, error
         except Stopped as stopped:
             raise cancelled_error(stopped) from stopped
-        return ChangedSource(item) if now != item.fingerprint else None
+        return (item, None) if now != item.fingerprint else None
 
     def for_each(
         self,
@@ -188,50 +202,39 @@ class RunSession:
         if level is Level.NONE or not items:
             return
         found = self.migration_type.prefetch(self.endpoints, items)
-        self.for_each(
-            items, lambda item: self._verify(item, level, found.get(item.key)), parallelism
-        )
+        self.for_each(items, partial(self._verify, level, found), parallelism)
 
-    def _verify(self, item: Item, level: Level, prefetched: Any) -> None:
+    def _verify(self, level: Level, prefetched: Mapping[str, Any], item: Item) -> None:
         if self.stopping.is_set():
             return
         self.progress.step(item, "verify")
         try:
-            checks = tuple(
-                self.migration_type.verify(self.work(item, prefetched=prefetched), level)
+            work, is_table = (
+                self.work(item, prefetched=prefetched.get(item.key)),
+                item.type is ItemType.TABLE,
             )
+            checks = tuple(self.migration_type.verify(work, level)) if is_table else ()
         except LanceNamespaceError as error:
             self.fail(item, error)
             return
         self.note(Event(event="verified", item=item.key, checks=checks, level=level.value))
-        self.succeed()
+        self.limit.add_success()
         self.progress.end(item, None)
 
     def fail(self, item: Item, error: LanceNamespaceError, *, undoing: bool = False) -> None:
         """Record and report the failure of an item."""
-        event = Event(
-            event="undo_failed" if undoing else "failed",
-            item=item.key,
-            error=Failure(code=int(error.code), message=str(error)),
-        )
-        self.note(event)
+        failure = Failure(code=int(error.code), message=str(error))
+        event: Name = "undo_failed" if undoing else "failed"
+        self.note(Event(event=event, item=item.key, error=failure))
         _log.info("'%s' failed", item.name, exc_info=error)
         self.progress.end(item, error)
         with self._lock:
-            if not undoing and not self.stop_reason and self._limit.add_failure(error):
+            if not undoing and not self.stop_reason and self.limit.add_failure(error):
                 self.stop_reason = f"stopped after the failure of '{item.name}': {error}"
                 self.stopping.set()
 
-    def succeed(self) -> None:
-        """Count the success of an item, which resets the failure limit."""
-        self._limit.add_success()
-
 
 # -- runs ------------------------------------------------------------------------------------------
-
-
-_NAMES = 5
-"""The maximum number of items in a message."""
 
 
 class RunOptions(Options):
@@ -343,17 +346,17 @@ def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
         raise _source_error(changed)
     session.note(Event(event="run", facts=options.model_dump(mode="json")))
     for each in changed:
-        session.fail(each.item, _source_error([each]))
-    return {each.item.key for each in changed}
+        session.fail(each[0], _source_error([each]))
+    return {item.key for item, _ in changed}
 
 
 def _source_error(changed: Sequence[ChangedSource]) -> LanceNamespaceError:
     """Return the error of items whose source changed, or may not be read."""
-    errors = [each.error for each in changed if each.error is not None]
+    errors = [error for _, error in changed if error is not None]
     for error in errors:
         if isinstance(error, PermissionDeniedError):
             return error
-    names = first_names([each.item.name for each in changed], _NAMES)
+    names = first_names([item.name for item, _ in changed], 5)
     reason = f" ({errors[0]})" if errors else ""
     return ConcurrentModificationError(
         f"The source of {names} has changed since the plan was made{reason}: plan again"
@@ -381,17 +384,9 @@ def _run(session: RunSession, options: RunOptions, left_out: set[str]) -> None:
     total = sum(len(phase) for phase in phases)
     session.progress.announce(f"migrating {total} items, {options.parallelism} at a time")
     session.progress.start(total)
-    try:
+    with session.noting_end():
         for phase in phases:
             _run_phase(session, phase, options)
-    except KeyboardInterrupt:
-        session.note(Event(event="stopped"))
-        raise
-    session.note(
-        Event(
-            event="ended", facts={"stop_reason": session.stop_reason} if session.stop_reason else {}
-        )
-    )
 
 
 def _is_finished(state: ItemState, options: RunOptions) -> bool:
@@ -403,11 +398,8 @@ def _is_finished(state: ItemState, options: RunOptions) -> bool:
 
 def _run_phase(session: RunSession, items: Sequence[Item], options: RunOptions) -> None:
     """Run items, and verify those that are done afterwards."""
-    states, verifies = session.record.items, options.verify is not Level.NONE
-
-    def run(item: Item) -> None:
-        _run_item(session, item, is_final=not verifies)
-
+    states = session.record.items
+    run = partial(_run_item, session, is_final=options.verify is Level.NONE)
     left = [item for item in items if not states[item.key].is_done]
     # Failed items come last, because they may have stopped an earlier run.
     left.sort(key=lambda item: states[item.key].error is not None)
@@ -426,14 +418,14 @@ def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
         session.fail(item, error)
     else:
         if is_done:
-            session.succeed()
+            session.limit.add_success()
         if is_done and is_final:
             session.progress.end(item, None)
 
 
 def _run_steps(session: RunSession, item: Item) -> bool:
     """Run the remaining steps of an item; return False if the run should stop before the last."""
-    steps = session.migration_type.steps(item)
+    steps = session.steps(item)
     for step in steps:
         before = session.record.items[item.key].steps.get(step.name)
         if before is not None and before.done is not None:
@@ -540,7 +532,7 @@ def undo(
 def _steps_to_undo(session: RunSession, item: Item) -> list[Step]:
     """Return the steps that were started and are not undone yet, in reverse order."""
     states = session.record.items[item.key].steps
-    started = [step for step in session.migration_type.steps(item) if step.name in states]
+    started = [step for step in session.steps(item) if step.name in states]
     return [step for step in reversed(started) if states[step.name].undone is None]
 
 
@@ -566,7 +558,7 @@ def _check_undo(session: RunSession, items: Sequence[Item], parallelism: int) ->
 
 
 def _undo_refused_error(record: Record, refused: _Refusals) -> InvalidTableStateError:
-    errors = first_names([str(error) for _, error in refused.values()], _NAMES, "; ")
+    errors = first_names([str(error) for _, error in refused.values()], 5, "; ")
     return InvalidTableStateError(
         f"Migration {record.plan.id} is not undone: {errors}. Nothing was undone; to undo the "
         "rest, use --skip-changed (skip_changed)"
@@ -577,15 +569,9 @@ def _undo_items(session: RunSession, items: Sequence[Item], parallelism: int) ->
     wanted = {item.key for item in items}
     phases = [[i for i in phase if i.key in wanted] for phase in session.record.plan.phases()]
     session.progress.start(len(items))
-    try:
+    with session.noting_end():
         for phase in reversed(phases):
-            session.for_each(
-                phase, lambda item: _undo_item(session, item), parallelism, undoing=True
-            )
-    except KeyboardInterrupt:
-        session.note(Event(event="stopped"))
-        raise
-    session.note(Event(event="ended"))
+            session.for_each(phase, partial(_undo_item, session), parallelism, undoing=True)
 
 
 def _undo_item(session: RunSession, item: Item) -> None:

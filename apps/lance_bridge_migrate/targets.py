@@ -6,8 +6,6 @@ recognise what this migration made, even after a lost reply or the death of the 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -42,7 +40,7 @@ from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
 from .migration import Step, StepContext
-from .plan import Facts, Item, ItemType, blocker
+from .plan import Facts, Item, ItemType, blocker, digest
 
 MARK = RESERVED_PREFIX + "migration"
 """The property of entries and namespaces that contains `Plan.mark`."""
@@ -59,8 +57,6 @@ _DROPPED = "dropped"
 """The fact with the location whose entry undo is about to drop."""
 _VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
 """Properties that change without an explicit change of the entry."""
-
-# -- reading -------------------------------------------------------------------------------------
 
 
 def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]:
@@ -127,8 +123,7 @@ def entry_facts(entry: TableEntry) -> Facts:
 
 def entry_fingerprint(entry: TableEntry) -> str:
     """Return a digest of `entry_facts` and `entry_identity`."""
-    text = json.dumps([entry_identity(entry), entry_facts(entry)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return digest([entry_identity(entry), entry_facts(entry)])
 
 
 def entry_identity(entry: TableEntry) -> str:
@@ -208,17 +203,12 @@ def require_unchanged(work: StepContext) -> None:
             f"'{entry.name}' is not the entry that migration {work.plan.id} made: it was created "
             "since"
         )
-    if after and not _is_unchanged(work, entry_facts(entry), after):
+    kept = _without_management if work.facts.get(MANAGING) else dict
+    if after and kept(entry_facts(entry)) != kept(after):
         raise InvalidTableStateError(
             f"'{entry.name}' was changed since migration {work.plan.id} made it: undo that change "
             "first, or skip the table"
         )
-
-
-def _is_unchanged(work: StepContext, now: Facts, after: Facts) -> bool:
-    if work.facts.get(MANAGING):
-        now, after = _without_management(now), _without_management(after)
-    return now == after
 
 
 def _without_management(facts: Facts) -> Facts:
@@ -237,7 +227,7 @@ def _require_not_renamed(work: StepContext) -> None:
                 )
 
 
-CheckFiles = Callable[[Table], None]
+CheckFiles = Callable[[StepContext, Table], None]
 """Raises InvalidTableState (19) if other writers wrote some of a table's files."""
 
 
@@ -261,7 +251,7 @@ def undo_entry(
             _delete_leftovers(work, check_files, source)
         return
     if check_files is not None:
-        check_files(table)
+        check_files(work, table)
         _require_droppable(work, table, source)
         work.note(**{_DROPPED: table.location})
         work.target_tables.drop_with_data(table)
@@ -297,10 +287,46 @@ def _delete_leftovers(work: StepContext, check_files: CheckFiles, source: Tables
     has_data = storage.has_dataset(location)
     if dropped:
         if has_data:
-            check_files(table)
+            check_files(work, table)
         storage.delete_table(location)
     elif storage.is_occupied(location) and not has_data:
         storage.release(location, [locations.for_lance(location)])
+
+
+def step_with_data(
+    describe: Callable[[StepContext], tuple[Mapping[str, str], tuple[Column, ...]]],
+    check_files: CheckFiles,
+    *,
+    manages: bool = False,
+    has_source_entry: bool = False,
+) -> Step:
+    """Return the step that creates the entry of data that later steps write. Its undo deletes both.
+
+    Args:
+        describe: Returns the properties and the columns of the new table.
+        manages: Whether the catalog is to manage the table's versions from the start.
+        has_source_entry: Whether the source is a catalog, too.
+    """
+
+    def create(work: StepContext) -> Facts:
+        location = allocate_location(work)
+        work.note(location=location)
+        properties, columns = describe(work)
+        table = create_entry(work, location, properties, declared=True, columns=columns)
+        table = table.manage() if manages else table
+        return {AFTER: entry_facts(table), "location": table.location}
+
+    def check_undo(work: StepContext) -> None:
+        require_unchanged(work)
+        table = find_own_table(work)
+        if table is not None:
+            check_files(work, table)
+
+    def undo(work: StepContext) -> None:
+        source = work.source_tables if has_source_entry else None
+        undo_entry(work, check_files=check_files, source=source)
+
+    return Step("entry", create, undo, check_undo)
 
 
 # -- entries that existed before -------------------------------------------------------------------
@@ -361,11 +387,10 @@ def missing_namespaces(connection: Connection, tables: Iterable[Path]) -> list[I
 
 def _namespace_exists(connection: Connection, path: Path) -> bool:
     try:
-        connection.catalog.load_namespace(path)
+        with suppress(PermissionDeniedError):  # it exists, and may not be seen
+            connection.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         return False
-    except PermissionDeniedError:
-        return True  # it exists, and may not be seen
     return True
 
 
@@ -412,8 +437,6 @@ def _remove_namespace(work: StepContext) -> None:
 
 
 def _has_content(connection: Connection, path: Path) -> bool:
-    is_innermost = len(path) == connection.capabilities.levels
-    children = (
-        connection.catalog.list_tables if is_innermost else connection.catalog.list_namespaces
-    )
-    return next(iter(children(path)), None) is not None
+    catalog, is_innermost = connection.catalog, len(path) == connection.capabilities.levels
+    children = catalog.list_tables(path) if is_innermost else catalog.list_namespaces(path)
+    return next(iter(children), None) is not None

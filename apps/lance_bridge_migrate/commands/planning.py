@@ -94,8 +94,7 @@ def entries(
 
     Example: lance-bridge migrate entries prod backup --include 'sales.*'
     """
-    options = {**into.as_options(), **planning.selection}
-    _migrate_between("entries", (source, source_properties), target, options, planning)
+    _migrate_between("entries", (source, source_properties), target, into, planning)
 
 
 @app.command()
@@ -112,18 +111,18 @@ def copy(
 
     Example: lance-bridge migrate copy prod backup --include 'sales.*'
     """
-    options = {**into.as_options(), **planning.selection}
-    _migrate_between("copy", (source, source_properties), target, options, planning)
+    _migrate_between("copy", (source, source_properties), target, into, planning)
 
 
 def _migrate_between(
     migration: str,
     source: tuple[str, list[str] | None],
     target: str,
-    options: Mapping[str, Any],
+    into: TargetNamespace,
     planning: SelectedTables,
 ) -> None:
     """Migrate from one catalog, given by name and properties, into another."""
+    options = {**into.as_options(), **planning.selection}
     with connected(*source) as one, connected(target, planning.properties) as other:
         addresses = (migrations.address_of(one), migrations.address_of(other))
         endpoints = migrations.Endpoints(one, other, *addresses)
@@ -149,8 +148,7 @@ def properties(
     Example: lance-bridge migrate properties prod --to ours --include 'sales.*'
     """
     style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
-    options = {"to": to, **style, **planning.selection}
-    _migrate_within("properties", catalog, options, planning)
+    _migrate_within("properties", catalog, {"to": to, **style}, planning)
 
 
 @app.command()
@@ -167,17 +165,14 @@ def management(
 
     Example: lance-bridge migrate management prod --to catalog --include sales.orders
     """
-    options = {"to": to, **planning.selection}
-    _migrate_within("management", catalog, options, planning)
+    _migrate_within("management", catalog, {"to": to}, planning)
 
 
 def _migrate_within(
-    migration: str,
-    catalog: str,
-    options: Mapping[str, Any],
-    planning: SelectedTables,
+    migration: str, catalog: str, given: Mapping[str, Any], planning: SelectedTables
 ) -> None:
     """Migrate within one catalog, which is both source and target."""
+    options = {**given, **planning.selection}
     with connected(catalog, planning.properties) as namespace:
         address = migrations.address_of(namespace)
         endpoints = migrations.Endpoints(namespace, namespace, address, address)
@@ -299,12 +294,8 @@ def convert(
     if path is not None:
         if table is None:
             raise usage_error("--path needs --table, the name of the new table")
-        source = {
-            "path": path,
-            "format": format,
-            "reader": reader,
-            "read_options": parse_key_values(read_option, "--read-option"),
-        }
+        read_options = parse_key_values(read_option, "--read-option")
+        source = {"path": path, "format": format, "reader": reader, "read_options": read_options}
         options["paths"] = [{**source, "table": table}]
     with connected(catalog, planning.properties) as target:
         tables_of = target if path is None else None

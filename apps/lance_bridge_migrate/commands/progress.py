@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lance_namespace.errors import ServiceUnavailableError
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -142,19 +141,10 @@ def run_when_done(command: str, record: Record) -> None:
 
 
 def notify_when_done(url: str, record: Record) -> None:
-    """Post the result of a migration to a URL, and print a message if that fails."""
-    try:
-        post_result(url, record)
-    except ServiceUnavailableError as error:
-        message(f"--when-done-url: {error}")
-
-
-def post_result(url: str, record: Record) -> None:
     """Post the result of a migration as JSON, once.
 
-    Raises:
-        ServiceUnavailableError: (17) no response within ten seconds, or a status other than 2xx.
-            The message contains only the host, because the rest of such a URL is often secret.
+    A message is printed without a response within ten seconds, or for a status other than 2xx. It
+    contains only the host, because the rest of such a URL is often secret.
     """
     request = urllib.request.Request(
         url,
@@ -162,20 +152,17 @@ def post_result(url: str, record: Record) -> None:
         headers={"Content-Type": "application/json", "User-Agent": "lance-bridge"},
         method="POST",
     )
-    host = urlsplit(url).hostname
     try:
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS):
             return
     except urllib.error.HTTPError as error:
         error.close()
-        raise ServiceUnavailableError(f"{host} answered with status {error.code}") from error
-    except UnicodeEncodeError as error:
-        raise ServiceUnavailableError(
-            f"{host} was not called: percent-encode the characters of the URL that are not ASCII"
-        ) from error
+        problem = f"answered with status {error.code}"
+    except UnicodeEncodeError:
+        problem = "was not called: percent-encode the characters of the URL that are not ASCII"
     except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or type(error).__name__
-        raise ServiceUnavailableError(f"{host} did not respond: {reason}") from error
+        problem = f"did not respond: {getattr(error, 'reason', None) or type(error).__name__}"
+    message(f"--when-done-url: {urlsplit(url).hostname} {problem}")
 
 
 def result_of(record: Record) -> dict[str, Any]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace
     from lance_bridge_migrate import Endpoints, Migration, MigrationType, Record
 
+    from .progress import ProgressBar
+
 # -- Spark -----------------------------------------------------------------------------------------
 
 
@@ -63,7 +65,8 @@ def spark_session(
         state: The state directory, which contains Spark's log.
     """
     given = parse_key_values(settings.spark_conf, "--spark-conf")
-    uri = settings.metastore or (None if namespace is None else _metastore_uri(namespace))
+    own = "" if namespace is None else getattr(namespace.connection.config, "uri", "")
+    uri = settings.metastore or (own if own.startswith("thrift://") else None)
     if uri is not None and (settings.metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
     with exit_on_error():
@@ -81,12 +84,6 @@ def spark_session(
 def has_temporary_catalog(spark: Any) -> bool:
     """Return whether the session's own catalog is in memory."""
     return bool(spark.conf.get(_IMPLEMENTATION, "in-memory") == "in-memory")
-
-
-def _metastore_uri(namespace: LanceBridgeNamespace) -> str | None:
-
-    uri = getattr(namespace.connection.config, "uri", "")
-    return uri if uri.startswith("thrift://") else None
 
 
 @contextmanager
@@ -150,9 +147,8 @@ def plan_and_run(
     """
     with exit_on_error():
         migration_type = migrations.migration_type(name)
-        message(
-            f"planning {name}: reading {endpoints.source_address} and {endpoints.target_address}"
-        )
+        source, target = endpoints.source_address, endpoints.target_address
+        message(f"planning {name}: reading {source} and {target}")
         with spinner(f"plan {name}"):
             plan = migrations.make_plan(migration_type, endpoints, dict(options), follows)
         migration = migrations.Migrations(planning.state).add(plan)
@@ -320,6 +316,20 @@ def show(id: MigrationId, state: StateDirectory = None, output: OutputOption = O
         print_record(record, output)
 
 
+@contextmanager
+def _opened(
+    id: str, again: Reconnection, doing: str
+) -> Iterator[tuple[tuple[MigrationType, Endpoints, Migration], ProgressBar]]:
+    """Reconnect to a saved migration, and show the progress of what the block does."""
+    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
+
+    with exit_on_error():
+        migration = migrations.Migrations(again.state).get(id)
+        connection = reconnected(migration, again.source_properties, again.properties)
+        with connection as (migration_type, endpoints), progress_bar(f"{doing} {id}") as bar:
+            yield (migration_type, endpoints, migration), bar
+
+
 @saved.command()
 @with_options
 def verify(
@@ -335,23 +345,9 @@ def verify(
 
     Example: lance-bridge migrate verify 20260101-120000-register-0a1b2c --level sample
     """
-    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
-
-    with exit_on_error():
-        migration = migrations.Migrations(again.state).get(id)
-        connection = reconnected(migration, again.source_properties, again.properties)
-        with (
-            connection as (migration_type, endpoints),
-            progress_bar(f"verify {id}") as bar,
-        ):
-            record = migrations.verify(
-                migration_type,
-                endpoints,
-                migration,
-                level,
-                parallelism=again.parallelism or 8,
-                progress=bar,
-            )
+    with _opened(id, again, "verify") as (opened, bar):
+        parallelism = again.parallelism or 8
+        record = migrations.verify(*opened, level, parallelism=parallelism, progress=bar)
     print_record(record, again.output)
     exit_by_state(record)
 
@@ -370,24 +366,12 @@ def undo(
 
     Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
     """
-    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
-
-    with exit_on_error():
-        migration = migrations.Migrations(again.state).get(id)
-        connection = reconnected(migration, again.source_properties, again.properties)
-        with (
-            connection as (migration_type, endpoints),
-            progress_bar(f"undo {id}") as bar,
-            interruptible(f"lance-bridge migrate undo {id}"),
-        ):
-            record = migrations.undo(
-                migration_type,
-                endpoints,
-                migration,
-                skip_changed=skip_changed,
-                parallelism=again.parallelism or 8,
-                progress=bar,
-            )
+    continuing = interruptible(f"lance-bridge migrate undo {id}")
+    with _opened(id, again, "undo") as (opened, bar), continuing:
+        parallelism = again.parallelism or 8
+        record = migrations.undo(
+            *opened, skip_changed=skip_changed, parallelism=parallelism, progress=bar
+        )
     print_record(record, again.output)
     exit_by_state(record)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import lance
@@ -24,7 +23,7 @@ from lance_bridge_spark.rows import address_in
 from ..endpoints import Endpoints
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..plan import Address, Item, Problem, blocker, warning
+from ..plan import Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
 from ..spark import changes, listing, sources, writing
 from ..spark.changes import ChangeRange, RangeSize
@@ -43,8 +42,6 @@ _OTHER_TABLE = (
     "It is not the table that was converted: it was recreated, or its entry was replaced. Convert "
     "to another name"
 )
-_PARTITIONS = 5
-"""The maximum number of partitions in a message."""
 
 
 def next_increment(record: Record, **options: Any) -> dict[str, Any]:
@@ -104,10 +101,7 @@ class CatchUp(MigrationType):
     name = "catch-up"
     options_type = CatchUpOptions
 
-    def connect_source(
-        self, address: Address, secrets: Mapping[str, str]
-    ) -> AbstractContextManager[Any]:
-        return session_at(address, secrets)
+    connect_source = staticmethod(session_at)
 
     def survey(self, endpoints: Endpoints, options: CatchUpOptions) -> Survey:
         if (options.by == "column") != (options.column is not None):
@@ -252,7 +246,7 @@ def _partition_range(
     found = changes.partition_range(source, target, now.partitions)
     if found.range.changed and not options.key:
         names = ["/".join(map(str, each)) for each in found.range.changed]
-        shown = first_names(names, _PARTITIONS, "; ")
+        shown = first_names(names, 5, "; ")
         return found, [blocker(f"Existing partitions changed ({shown}): {_NEEDS_KEY}")]
     return found, []
 
@@ -265,10 +259,9 @@ def _count(spark: Any, options: CatchUpOptions, item: Item, found: RangeSize, ta
     rows = added = found.rows or 0
     if options.key and not (options.by == "snapshot" and found.rows == 0):
         changed = facts.changes(spark, facts.increment(options), target)
-        keys = changes.count_keys(changed, options.key)
-        rows = keys.rows
-        if keys.null or keys.repeated:
-            text = f"The key is null in {keys.null} rows, and {keys.repeated} rows share one"
+        rows, null, repeated = changes.count_keys(changed, options.key)
+        if null or repeated:
+            text = f"The key is null in {null} rows, and {repeated} rows share one"
             item = item.with_problems(blocker(f"{text}: a key is unique and never null"))
         elif options.by == "column":
             added = changes.count_new_keys(changed, target, options.key) if rows else 0

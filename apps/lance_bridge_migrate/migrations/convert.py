@@ -7,9 +7,8 @@ with types, names and vector lengths, and pins the snapshot of sources that have
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,18 @@ from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
+from ..plan import Item, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..run import FailureLimit
 from ..second_reader import check as second_reader
 from ..second_reader import metadata
 from ..second_reader.check import Made, SecondReading
-from ..second_reader.metadata import Footers
+from ..second_reader.metadata import FileSchemas, SparkSchemas
 from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable, problems_of
 from ..spark.writing import read_back, sample_of
-from ..targets import load_own_table, namespace_steps
+from ..targets import load_own_table
 from . import loading
 from .convert_options import (
     ArrowFacts,
@@ -58,8 +57,6 @@ Describe = Callable[[], SourceTable | ArrowFiles | None]
 _THREADS = 8
 """The number of sources to read in parallel."""
 _NOT_COUNTED = {"count_rows": False, "find_vectors": False}
-_NAMES = 20
-"""The maximum number of left out tables in a note."""
 
 
 class Convert(MigrationType):
@@ -69,10 +66,7 @@ class Convert(MigrationType):
     reading_step = LOAD
     options_type = ConvertOptions
 
-    def connect_source(
-        self, address: Address, secrets: Mapping[str, str]
-    ) -> AbstractContextManager[Any]:
-        return session_at(address, secrets)
+    connect_source = staticmethod(session_at)
 
     def survey(self, endpoints: Endpoints, options: ConvertOptions) -> Survey:
         tables, spark = endpoints.target_tables, endpoints.source
@@ -84,7 +78,7 @@ class Convert(MigrationType):
         notes = _unused_notes(options, candidates) if candidates else ["Nothing was selected"]
         left_out = [display(names) for names, each in found if each is None]
         if left_out:
-            names = first_names(left_out, _NAMES)
+            names = first_names(left_out, 20)
             notes.append(f"{len(left_out)} views and Lance tables are skipped: {names}")
         notes += [hint for each in candidates for hint in each.hints]
         items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
@@ -100,11 +94,9 @@ class Convert(MigrationType):
         return listing.describe_again(endpoints.source, source).fingerprint()
 
     def steps(self, item: Item) -> Sequence[Step]:
-        return namespace_steps() if item.type is ItemType.NAMESPACE else loading_steps(item)
+        return loading_steps(item)
 
     def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        if work.item.type is ItemType.NAMESPACE:
-            return []
         facts = facts_of(work.item)
         if isinstance(facts, ArrowFacts):
             return list(loading.checks(work, facts, level))
@@ -231,19 +223,19 @@ def _candidate_of(
 def _candidate(
     spark: Any, source: SourceTable, target: Names, options: ConvertOptions
 ) -> Candidate:
-    read, found_footers, reading = _read(spark, source)
+    read, types, reading = _read(spark, source)
     source = source.model_copy(update={"columns": read.schema.json()})
     frame = writing.as_target(read, options.casts, options.renames)
     inventory = listing.take_inventory(spark, source)
     directories = [each.path for each in inventory.directories]
     unread = sources.unread_problems(spark, source, frame, directories)
     # Footers also count files below a partition that Spark lists but does not read.
-    is_whole = found_footers is not None and found_footers.is_complete and not unread
+    whole = reading.schemas if types is not None and types.is_complete and not unread else None
     accept = options.accept_differences
     reading = second_reader.compare(spark, source, read, reading, directories, accept=accept)
     is_same = not blockers_in(reading.problems)
     counted = options if is_same else options.model_copy(update=_NOT_COUNTED)
-    rows, vectors, problems = _count(frame, source, counted, found_footers if is_whole else None)
+    rows, vectors, problems = _count(frame, source, counted, whole)
     problems += [*unread, *reading.problems]
     problems += problems_of(spark, source, read, options.casts)
     if not (unread or blockers_in(problems)):  # Spark also lists files that it does not read
@@ -254,10 +246,10 @@ def _candidate(
     )
     hints: list[str] = []
     if is_same and (inventory.size is None or inventory.size.bytes):
-        if found_footers is None or options.casts:
+        if types is None or options.casts:
             writing.check_first_rows(frame, source.name)
-        if found_footers is not None:
-            problems += metadata.check_types(spark, source, read.schema, found_footers)
+        if types is not None:
+            problems += metadata.check_types(spark, source, read.schema, types)
         hints = writing.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
     if not blockers_in(problems):
@@ -304,7 +296,7 @@ def _facts(
 
 
 def _count(
-    frame: Any, source: SourceTable, options: ConvertOptions, whole: Footers | None
+    frame: Any, source: SourceTable, options: ConvertOptions, whole: FileSchemas | None
 ) -> tuple[int | None, dict[str, int], list[Problem]]:
     """Return the number of rows, the lengths of vector columns, and problems with the vectors.
 
@@ -323,8 +315,8 @@ def _count(
     return rows, vectors, problems
 
 
-def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None, SecondReading]:
-    """Return the rows of a source, and the footers of its files as two readers read them."""
+def _read(spark: Any, source: SourceTable) -> tuple[Any, SparkSchemas | None, SecondReading]:
+    """Return the rows of a source, and the columns of its files as two readers read them."""
     source.refresh_files(spark)
     frame = source.read(spark, refresh=False)
     reading = second_reader.read_footers(spark, source, frame)

@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 import lance
 from lance_namespace.errors import (
@@ -28,6 +27,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import locations
+from lance_bridge.catalog import Column
 from lance_bridge.dataset import branches_of
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import translate_lance_errors
@@ -40,20 +40,9 @@ from lance_bridge.type_table import columns_of
 from ..endpoints import Endpoints
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Stopped, Survey
-from ..plan import Facts, Item, ItemType, blocker, blockers_in
+from ..plan import Facts, Item, blocker, blockers_in
 from ..record import Check
-from ..targets import (
-    AFTER,
-    allocate_location,
-    create_entry,
-    entry_facts,
-    entry_fingerprint,
-    find_own_table,
-    load_own_table,
-    namespace_steps,
-    require_unchanged,
-    undo_entry,
-)
+from ..targets import entry_fingerprint, load_own_table, step_with_data
 from .register import EntriesOptions, find_candidates
 from .registration import NO_DATA, Candidate, EntryFacts, compare, manage_versions, plan_items
 
@@ -67,12 +56,6 @@ _DIGITS = 20
 _THREADS = 8
 _COPIED_MANIFESTS = "manifests"
 """The fact with the digests of copied manifests. Other writers made all other manifests."""
-_NAMES = 3
-"""The maximum number of files in a message."""
-
-
-class CopyOptions(EntriesOptions):
-    """What to copy, and where to; see `EntriesOptions`."""
 
 
 class CopyFacts(EntryFacts):
@@ -92,9 +75,9 @@ class Copy(MigrationType):
 
     name = "copy"
     reading_step = "files"
-    options_type = CopyOptions
+    options_type = EntriesOptions
 
-    def survey(self, endpoints: Endpoints, options: CopyOptions) -> Survey:
+    def survey(self, endpoints: Endpoints, options: EntriesOptions) -> Survey:
         found, notes = find_candidates(endpoints, options)
         items = plan_items(
             endpoints.target_tables,
@@ -107,14 +90,11 @@ class Copy(MigrationType):
         return entry_fingerprint(endpoints.source_tables.load(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
-        if item.type is ItemType.NAMESPACE:
-            return namespace_steps()
-        steps = [Step("entry", _create, _undo, _check_undo), Step("files", _copy)]
+        entry = step_with_data(_describe, _require_own_files, has_source_entry=True)
+        steps = [entry, Step("files", _copy)]
         return [*steps, Step("manage", manage_versions)] if CopyFacts.of(item).managed else steps
 
     def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        if work.item.type is ItemType.NAMESPACE:
-            return []
         version = CopyFacts.of(work.item).version
         made = load_own_table(work).open(Ref(version=version))
         return compare(_open_source(work), made, level)
@@ -171,13 +151,8 @@ def _open_source(work: StepContext) -> lance.LanceDataset:
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _create(work: StepContext) -> Facts:
-    location = allocate_location(work)
-    work.note(location=location)
-    columns = columns_of(_open_source(work).schema)
-    properties = CopyFacts.of(work.item).properties
-    table = create_entry(work, location, properties, declared=True, columns=columns)
-    return {AFTER: entry_facts(table), "location": table.location}
+def _describe(work: StepContext) -> tuple[Mapping[str, str], tuple[Column, ...]]:
+    return CopyFacts.of(work.item).properties, columns_of(_open_source(work).schema)
 
 
 def _copy(work: StepContext) -> Facts:
@@ -209,16 +184,8 @@ def _require_no_branches(work: StepContext) -> None:
     if found:
         raise ConcurrentModificationError(
             f"The source of '{work.item.name}' has branches that were created after the plan was "
-            f"made ({first_names(sorted(found), _NAMES)}): delete them and resume, or plan again"
+            f"made ({first_names(sorted(found), 3)}): delete them and resume, or plan again"
         )
-
-
-def _check_undo(work: StepContext) -> None:
-    """Raise InvalidTableState (19) if other writers changed the entry or wrote to the table."""
-    require_unchanged(work)
-    table = find_own_table(work)
-    if table is not None:
-        _require_own_files(work, table)
 
 
 def _require_own_files(work: StepContext, table: Table) -> None:
@@ -230,12 +197,8 @@ def _require_own_files(work: StepContext, table: Table) -> None:
     if others:
         raise InvalidTableStateError(
             f"'{table.name}' has data that migration {work.plan.id} did not copy "
-            f"({first_names(others, _NAMES)}), which undoing would delete"
+            f"({first_names(others, 3)}), which undoing would delete"
         )
-
-
-def _undo(work: StepContext) -> None:
-    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_tables)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -267,8 +230,8 @@ def _is_wanted(path: str, version: int) -> bool:
         return False
     if not path.startswith(_VERSIONS):
         return True
-    match = _MANIFEST.fullmatch(path)
-    return match is not None and _version_of(match[1]) <= version
+    found = _version_of(path)
+    return found is not None and found <= version
 
 
 def _tags_to_leave_out(source: TableFiles, paths: Iterable[str], version: int) -> set[str]:
@@ -279,16 +242,18 @@ def _tags_to_leave_out(source: TableFiles, paths: Iterable[str], version: int) -
     return {
         path
         for path, content in zip(tags, contents, strict=True)
-        if content is None or not _is_tag_up_to(json.loads(content), version)
+        if content is None
+        or (fields := json.loads(content)).get("branch") is not None
+        or int(fields["version"]) > version
     }
 
 
-def _is_tag_up_to(fields: Mapping[str, Any], version: int) -> bool:
-    return fields.get("branch") is None and int(fields["version"]) <= version
-
-
-def _version_of(digits: str) -> int:
-    return _MAX_VERSION - int(digits) if len(digits) == _DIGITS else int(digits)
+def _version_of(path: str) -> int | None:
+    """Return the version of a manifest; None for other files."""
+    match = _MANIFEST.fullmatch(path)
+    if match is None:
+        return None
+    return _MAX_VERSION - int(match[1]) if len(match[1]) == _DIGITS else int(match[1])
 
 
 def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
@@ -299,7 +264,8 @@ def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
     """
     paths = [path for path in wanted if path.startswith(_VERSIONS)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(paths, pool.map(partial(_digest, source), paths), strict=True))
+        contents = pool.map(partial(_read, source), paths)
+        return {p: hashlib.sha256(c).hexdigest() for p, c in zip(paths, contents, strict=True)}
 
 
 def foreign_manifests(target: TableFiles, own: Mapping[str, str]) -> list[str]:
@@ -308,7 +274,7 @@ def foreign_manifests(target: TableFiles, own: Mapping[str, str]) -> list[str]:
     Args:
         own: The digests of the copied manifests, as from `manifests_of`.
     """
-    present = [path for path in _sizes(target) if _MANIFEST.fullmatch(path) is not None]
+    present = [path for path in _sizes(target) if _version_of(path) is not None]
     found = manifests_of(target, present)
     return sorted(path for path, digest in found.items() if own.get(path) != digest)
 
@@ -339,7 +305,7 @@ def copy_files(
             FilePath(locations.for_lance(target.location)).mkdir(parents=True, exist_ok=True)
     present = _sizes(target)
     left = {path: size for path, size in wanted.items() if present.get(path) != size}
-    manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
+    manifests = [path for path in wanted if path.startswith(_VERSIONS)]
     others = [path for path in left if not path.startswith(_VERSIONS)]
 
     def copy_one(path: str, write: Callable[[TableFiles, str], None]) -> int:
@@ -353,16 +319,11 @@ def copy_files(
         for size in pool.map(partial(copy_one, write=target.copy_from), others):
             advance(size)
     # Oldest version first, so that a concurrent reader always finds a complete table.
-    for path in sorted(manifests, key=_version_of_path):
+    for path in sorted(manifests, key=lambda path: _version_of(path) or 0):
         size = copy_one(path, partial(_copy_manifest, target))
         if path in left:
             advance(size)
     return sum(wanted.values())
-
-
-def _version_of_path(path: str) -> int:
-    match = _MANIFEST.fullmatch(path)
-    return _version_of(match[1]) if match else 0
 
 
 def _copy_manifest(target: TableFiles, source: TableFiles, path: str) -> None:
@@ -380,7 +341,3 @@ def _read(files: TableFiles, path: str) -> bytes:
     if content is None:
         raise ConcurrentModificationError(f"{path} at {files.location} was deleted concurrently")
     return content
-
-
-def _digest(files: TableFiles, path: str) -> str:
-    return hashlib.sha256(_read(files, path)).hexdigest()

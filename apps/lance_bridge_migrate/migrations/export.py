@@ -6,8 +6,8 @@ recognised by its mark. The version of the plan is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -33,7 +33,7 @@ from lance_bridge_spark.schemas import read_type, require_distinct, spark_schema
 from ..endpoints import Endpoints, Selection, entries_of
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, PlainLocation, Step, StepContext, Survey
-from ..plan import Address, Facts, Item, Problem, blocker, warning
+from ..plan import Facts, Item, Problem, blocker, warning
 from ..record import Check
 from ..spark import files, writing
 from ..spark.session import session_at, spark_errors
@@ -86,10 +86,7 @@ class Export(MigrationType):
     reading_step = _FILES
     options_type = ExportOptions
 
-    def connect_target(
-        self, address: Address, secrets: Mapping[str, str]
-    ) -> AbstractContextManager[Any]:
-        return session_at(address, secrets)
+    connect_target = staticmethod(session_at)
 
     def survey(self, endpoints: Endpoints, options: ExportOptions) -> Survey:
         files.require_files(endpoints.target)

@@ -8,8 +8,6 @@ owned a table. ``management`` moves the versions of tables into their catalog, o
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -23,7 +21,7 @@ from lance_bridge.table import Table
 from ..endpoints import Endpoints, Selection, entries_of
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, Step, StepContext, Survey
-from ..plan import Facts, Item, Problem, blocker
+from ..plan import Facts, Item, Problem, blocker, digest
 from ..record import Check
 from ..targets import (
     AFTER,
@@ -147,11 +145,7 @@ def _change(work: StepContext) -> Facts:
     return {}
 
 
-def _check_change_back(work: StepContext) -> None:
-    _entry_to_change_back(work)
-
-
-def _entry_to_change_back(work: StepContext) -> TableEntry | None:
+def _check_change_back(work: StepContext) -> TableEntry | None:
     """Return the entry if it is unchanged since this migration, or None if nothing is to undo.
 
     Raises:
@@ -172,7 +166,7 @@ def _entry_to_change_back(work: StepContext) -> TableEntry | None:
 
 
 def _change_back(work: StepContext) -> None:
-    entry = _entry_to_change_back(work)
+    entry = _check_change_back(work)
     if entry is None:
         return
     facts, seen = PropertiesFacts.of(work.item), entry_facts(entry)["properties"]
@@ -184,6 +178,7 @@ def _change_back(work: StepContext) -> None:
 # -- versions --------------------------------------------------------------------------------------
 
 
+_OPPOSITE = {"catalog": "storage", "storage": "catalog"}
 _NOTES = {
     "catalog": "Stop all writers first: those that opened a table before continue to write to its "
     "storage, and those commits are not visible",
@@ -199,11 +194,6 @@ class ManagementOptions(Selection):
     """
 
     to: Literal["catalog", "storage"]
-
-    @property
-    def opposite(self) -> ManagementOptions:
-        """The options of the reverse conversion."""
-        return ManagementOptions(to="storage" if self.to == "catalog" else "catalog")
 
 
 class ManagementFacts(ItemFacts):
@@ -248,8 +238,7 @@ def _managed_by(entry: TableEntry) -> str:
 
 
 def _fingerprint(entry: TableEntry) -> str:
-    text = json.dumps([entry_identity(entry), entry.record.location, _managed_by(entry)])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return digest([entry_identity(entry), entry.record.location, _managed_by(entry)])
 
 
 def _management_item(
@@ -266,20 +255,18 @@ def _management_item(
         table.require_own_versions()
         if _managed_by(table) == options.to:
             return item.model_copy(update={"nothing_to_do": f"Its {options.to} holds its versions"})
-        return item.with_problems(*_problems(table, options, others))
+        return item.with_problems(*_problems(table, options.to, others))
     except LanceNamespaceError as error:
         return item.with_problems(blocker(str(error)))
 
 
-def _problems(
-    table: Table, options: ManagementOptions, others: Sequence[TableEntry]
-) -> list[Problem]:
+def _problems(table: Table, to: str, others: Sequence[TableEntry]) -> list[Problem]:
     """Return problems that prevent the conversion. Raises what the conversion would raise.
 
     Args:
         others: Other entries for the location of the table.
     """
-    if options.to == "catalog":
+    if to == "catalog":
         table.connection.require_manageable(f"Table '{table.name}'")
         table.latest_in_storage()
         manager = str(table.other_manager() or "") or (f"'{others[0].name}'" if others else "")
@@ -335,8 +322,8 @@ def _check_convert_back(work: StepContext) -> None:
         raise InvalidTableStateError(
             f"'{entry.name}' is not the table that migration {work.plan.id} converted"
         )
-    back = work.options.opposite
-    if _managed_by(table) == back.to:
+    back = _OPPOSITE[work.options.to]
+    if _managed_by(table) == back:
         return
     problems = _problems(table, back, work.target_tables.find_sharing([table]).get(table.path, ()))
     if problems:
@@ -348,4 +335,4 @@ def _convert_back(work: StepContext) -> None:
     table = _find_planned_table(work)
     if table is None or work.facts.get("by_others") or _managed_by(table) != work.options.to:
         return
-    _change_management(work, table, work.options.opposite.to)
+    _change_management(work, table, _OPPOSITE[work.options.to])

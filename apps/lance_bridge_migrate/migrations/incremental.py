@@ -26,7 +26,6 @@ from lance_bridge_spark.rows import (
     Insert,
     Merge,
     Snapshot,
-    TransactionSpec,
     Update,
     address_in,
     apply_change,
@@ -42,9 +41,6 @@ from ..spark.sources import SourceTable
 from ..spark.writing import append, read_back, transaction_of
 from ..targets import MARK
 from .loading import origin_version, writing_options
-
-# -- increments ------------------------------------------------------------------------------------
-
 
 ROWS = "rows"
 """The step that writes the rows of an increment, and the name in its transaction."""
@@ -202,15 +198,9 @@ def apply(work: StepContext) -> Facts:
 
 
 def _append(work: StepContext, rows: Any, version: int) -> Facts:
-    loaded = append(
-        rows,
-        address_in(work.endpoints.target, work.item.target),
-        version=version,
-        transaction=transaction_of(work.mark, ROWS),
-        mark=work.mark,
-        options=writing_options(work.options),
-        alone=True,
-    )
+    address = address_in(work.endpoints.target, work.item.target)
+    options = writing_options(work.options)
+    loaded = append(rows, address, version, writing.once(work.mark, ROWS), options)
     work.advance(rows=loaded.rows)
     return {"version": loaded.version, "rows_written": loaded.rows}
 
@@ -221,10 +211,9 @@ def _merge(work: StepContext, rows: Any, version: int) -> Facts:
     snapshot = Snapshot(spark, table, table.open(Ref(version=version), write=True))
     is_deleted = f"source.`{DELETED}`"
     clauses = Clauses((Delete(is_deleted), Update()), Insert(where=f"NOT {is_deleted}"))
-    once = TransactionSpec(transaction_of(work.mark, ROWS), {MARK: work.mark}, alone=True)
     with spark_errors(f"The changes are not merged into '{work.item.name}'"):
         plan = Merge(snapshot, rows, list(work.options.key), clauses).plan()
-        changed = apply_change(snapshot, plan, once)
+        changed = apply_change(snapshot, plan, writing.once(work.mark, ROWS))
     work.advance(rows=changed.inserted + changed.updated + changed.deleted)
     return {
         "version": changed.version,
@@ -236,14 +225,9 @@ def _merge(work: StepContext, rows: Any, version: int) -> Facts:
 # -- undoing ---------------------------------------------------------------------------------------
 
 
-def check_undo(work: StepContext) -> None:
-    """Raise InvalidTableState (19) if other writers have changed rows since."""
-    _table_to_restore(work)
-
-
 def restore(work: StepContext) -> None:
     """Restore the version before the increment, as a new version."""
-    table = _table_to_restore(work)
+    table = check_undo(work)
     if table is None:
         return
     before = CatchUpFacts.of(work.item).version_before
@@ -252,7 +236,7 @@ def restore(work: StepContext) -> None:
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
 
 
-def _table_to_restore(work: StepContext) -> Table | None:
+def check_undo(work: StepContext) -> Table | None:
     """Return the table if the increment has changes to undo, or None.
 
     Raises:
@@ -315,7 +299,6 @@ def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
 
 
 def _is_at(work: StepContext, path: Path) -> bool:
-    """Return whether the entry at a path is that of the plan's table."""
     return is_table_of(work.item, work.target_tables.find(path))
 
 

@@ -13,6 +13,7 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
 
+from lance_bridge.catalog import Column
 from lance_bridge.dataset import (
     FIRST_VERSION,
     Rows,
@@ -37,6 +38,7 @@ from lance_bridge_spark.rows import (
     TableAddress,
     Target,
     ToLance,
+    TransactionSpec,
     address_in,
     build_index,
     find_table,
@@ -51,17 +53,7 @@ from ..record import Check
 from ..spark import listing, writing
 from ..spark.session import become_active, spark_errors
 from ..spark.writing import Loaded, append, rows_added, transaction_of
-from ..targets import (
-    AFTER,
-    MARK,
-    allocate_location,
-    create_entry,
-    entry_facts,
-    find_own_table,
-    load_own_table,
-    require_unchanged,
-    undo_entry,
-)
+from ..targets import load_own_table, step_with_data
 from .convert_options import (
     ArrowFacts,
     ConvertFacts,
@@ -87,7 +79,6 @@ from .registration import (
 
 _ROWS = 1024
 """The most rows that are compared at once."""
-_NAMED = 5
 _FOR_SPARK = ("casts", "find_vectors")
 
 
@@ -103,7 +94,7 @@ def advice(source: PathSource) -> str:
     if not found:
         return ""
     return (
-        f". Spark has no type for {first_names(found, _NAMED)}: have pyarrow read it (--reader "
+        f". Spark has no type for {first_names(found, 5)}: have pyarrow read it (--reader "
         "pyarrow, or reader: pyarrow of the path)"
     )
 
@@ -165,10 +156,7 @@ def candidate(files: ArrowFiles, target: tuple[str, ...], options: ConvertOption
 def append_files(
     facts: ArrowFacts,
     address: TableAddress,
-    *,
-    version: int,
-    transaction: str,
-    mark: str,
+    transaction: TransactionSpec,
     options: Mapping[str, Any],
 ) -> Loaded:
     """Append the rows of files to a table in one commit, unless that was done already.
@@ -178,9 +166,9 @@ def append_files(
         ConcurrentModificationError: (14) another writer has written to the table.
         LanceNamespaceError: What finding, opening and committing raises.
     """
-    table = find_table(address)
+    table, version = find_table(address), FIRST_VERSION
     dataset = table.open(Ref(version=version), write=True)
-    made = find_commit(dataset, lambda each: each.uuid == transaction, version)
+    made = find_commit(dataset, lambda each: each.uuid == transaction.uuid, version)
     if made is not None:
         return Loaded(made, rows_added(address, made))
     access = table.access_version(version, write=True)
@@ -192,9 +180,9 @@ def append_files(
         address,
         access.location,
         version,
-        transaction,
-        properties={MARK: mark},
-        alone=True,
+        transaction.uuid,
+        properties=dict(transaction.properties),
+        alone=transaction.alone,
         entry=table.record.properties.get(ENTRY_ID),
     )
     return Loaded(commit.run(written.fragments, lance.LanceOperation.Append), written.rows)
@@ -305,23 +293,17 @@ LOAD = "load"
 
 def loading_steps(item: Item) -> list[Step]:
     """Return the steps of a table, which create its entry, rows and indices."""
-    indices = facts_of(item).indices
-    built = [Step(f"index {each.index_name}", partial(_build_index, each)) for each in indices]
-    return [Step("entry", _create, _undo, _check_undo), Step(LOAD, _load), *built]
+    built = [
+        Step(f"index {each.index_name}", partial(_build_index, each))
+        for each in facts_of(item).indices
+    ]
+    entry = step_with_data(_describe, _require_own_rows, manages=facts_of(item).managed)
+    return [entry, Step(LOAD, _load), *built]
 
 
-# -- the entry -------------------------------------------------------------------------------------
-
-
-def _create(work: StepContext) -> Facts:
+def _describe(work: StepContext) -> tuple[Mapping[str, str], tuple[Column, ...]]:
     facts = facts_of(work.item)
-    location = allocate_location(work)
-    work.note(location=location)
-    columns = columns_of(facts.schema_of_table)
-    table = create_entry(work, location, facts.properties, declared=True, columns=columns)
-    if facts.managed:
-        table = table.manage()
-    return {AFTER: entry_facts(table), "location": table.location}
+    return facts.properties, columns_of(facts.schema_of_table)
 
 
 # -- the rows --------------------------------------------------------------------------------------
@@ -334,17 +316,13 @@ def _load(work: StepContext) -> Facts:
     options = dict(writing_options(work.options))
     if facts.max_rows_per_file is not None:
         options["max_rows_per_file"] = facts.max_rows_per_file
-    once: dict[str, Any] = {
-        "version": FIRST_VERSION,
-        "transaction": transaction_of(work.mark, LOAD),
-        "mark": work.mark,
-        "options": options,
-    }
+    transaction = writing.once(work.mark, LOAD)
     address = address_in(work.endpoints.target, work.item.target)
     if isinstance(facts, ArrowFacts):
-        loaded = append_files(facts, address, **once)
+        loaded = append_files(facts, address, transaction, options)
     else:
-        loaded = append(_read(work, facts), address, alone=True, **once)
+        rows = _read(work, facts)
+        loaded = append(rows, address, FIRST_VERSION, transaction, options)
     noted = _written_facts(work, loaded)
     work.advance(rows=loaded.rows, size=noted["bytes_written"])
     if removed:
@@ -469,13 +447,6 @@ def _build_index(index: IndexOptions, work: StepContext) -> Facts:
 # -- undoing ---------------------------------------------------------------------------------------
 
 
-def _check_undo(work: StepContext) -> None:
-    require_unchanged(work)
-    table = find_own_table(work)
-    if table is not None:
-        _require_own_rows(work, table)
-
-
 def _require_own_rows(work: StepContext, table: Table) -> None:
     """Raise InvalidTableState (19) unless this migration wrote all rows of a table."""
     if table.is_declared():
@@ -504,7 +475,3 @@ def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool
             return not dataset.count_rows()
         made_by = transaction_at(dataset, version)
     return made_by is not None and bool(made_by.uuid == transaction)
-
-
-def _undo(work: StepContext) -> None:
-    undo_entry(work, check_files=partial(_require_own_rows, work))

@@ -11,9 +11,9 @@ Directory Namespace spec, and the files that pylance writes.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -34,21 +34,23 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import LANCE_ERRORS, display, invalid, translate_lance_errors
 from lance_bridge.requests import Ref, parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors
+from lance_bridge.table import Table
 
 from ..endpoints import Directory, Endpoints, Selection, directory_at, entries_of
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..plan import Address, Item, Problem, blocker, warning
+from ..plan import Facts, Item, Problem, blocker, warning
 from ..record import Check
-from ..targets import entry_fingerprint, find_entries
-from .registration import (
-    NO_DATA,
-    Candidate,
-    EntryFacts,
-    plan_items,
-    registration_steps,
-    verify_registration,
+from ..targets import (
+    AFTER,
+    create_entry,
+    entry_facts,
+    entry_fingerprint,
+    find_entries,
+    require_unchanged,
+    undo_entry,
 )
+from .registration import NO_DATA, Candidate, EntryFacts, compare, manage_versions, plan_items
 
 _HAS_DATA = "has data"
 MANIFEST = "__manifest"
@@ -57,6 +59,43 @@ DELIMITER = "$"
 _DEREGISTERED_FILE = ".lance-deregistered"
 _SUFFIX = ".lance"
 _THREADS = 16
+
+
+class _Registration(MigrationType):
+    """Registers tables that keep their locations."""
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        steps = [Step("entry", _create, undo_entry, require_unchanged)]
+        if EntryFacts.of(item).managed:
+            steps.append(Step("manage", manage_versions, None, require_unchanged))
+        return steps
+
+    def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
+        return find_entries(endpoints.target_tables, items)
+
+    @abstractmethod
+    def open_source(self, work: StepContext, version: int) -> lance.LanceDataset:
+        """Open a version of the source through the source's own catalog or store."""
+
+    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
+        """Compare an entry with the plan, and its table with the source."""
+        entry: TableEntry | None = work.prefetched
+        expected = EntryFacts.of(work.item).location
+        found = entry.record.location if entry is not None and entry.record.is_lance else None
+        is_same = found is not None and locations.key(found) == locations.key(expected)
+        checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
+        if entry is None or not is_same:
+            return checks
+        dataset = Table.of(entry).open()
+        return checks + compare(self.open_source(work, int(dataset.version)), dataset, level)
+
+
+def _create(work: StepContext) -> Facts:
+    facts = EntryFacts.of(work.item)
+    return {AFTER: entry_facts(create_entry(work, facts.location, facts.properties))}
+
+
+# -- a directory -----------------------------------------------------------------------------------
 
 
 class RegisterOptions(Selection):
@@ -76,16 +115,13 @@ class RegisterOptions(Selection):
     make_namespaces: bool = True
 
 
-class Register(MigrationType):
-    """The migration type that this module describes."""
+class Register(_Registration):
+    """The migration type that registers the tables of a directory."""
 
     name = "register"
     options_type = RegisterOptions
 
-    def connect_source(
-        self, address: Address, secrets: Mapping[str, str]
-    ) -> AbstractContextManager[Directory]:
-        return directory_at(address, secrets)
+    connect_source = staticmethod(directory_at)
 
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
         tables, source = endpoints.target_tables, endpoints.source
@@ -102,20 +138,11 @@ class Register(MigrationType):
             raise TableNotFoundError(f"There is no longer a Lance table at {location}")
         return _HAS_DATA
 
-    def steps(self, item: Item) -> Sequence[Step]:
-        return registration_steps(item)
-
-    def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(endpoints.target_tables, items)
-
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        def open_source(version: int) -> lance.LanceDataset:
-            location = EntryFacts.of(work.item).location
-            options = work.endpoints.source.storage.options or None
-            with translate_lance_errors(f"The table at {location} could not be opened"):
-                return lance.dataset(location, version=version, storage_options=options)
-
-        return verify_registration(work, level, open_source)
+    def open_source(self, work: StepContext, version: int) -> lance.LanceDataset:
+        location = EntryFacts.of(work.item).location
+        options = work.endpoints.source.storage.options or None
+        with translate_lance_errors(f"The table at {location} could not be opened"):
+            return lance.dataset(location, version=version, storage_options=options)
 
 
 def _candidate(found: DirectoryTable, options: RegisterOptions, levels: int) -> Candidate:
@@ -283,8 +310,8 @@ class EntriesOptions(Selection):
     make_namespaces: bool = True
 
 
-class Entries(MigrationType):
-    """The migration type that this module describes."""
+class Entries(_Registration):
+    """The migration type that registers the tables of another catalog."""
 
     name = "entries"
     options_type = EntriesOptions
@@ -307,17 +334,8 @@ class Entries(MigrationType):
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         return entry_fingerprint(endpoints.source_tables.load_entry(item.source))
 
-    def steps(self, item: Item) -> Sequence[Step]:
-        return registration_steps(item)
-
-    def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(endpoints.target_tables, items)
-
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        source, path = work.source_tables, work.item.source
-        return verify_registration(
-            work, level, lambda version: source.load(path).open(Ref(version))
-        )
+    def open_source(self, work: StepContext, version: int) -> lance.LanceDataset:
+        return work.source_tables.load(work.item.source).open(Ref(version))
 
 
 def find_candidates(

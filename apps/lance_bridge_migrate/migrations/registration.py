@@ -6,7 +6,7 @@ blobs, the bytes are compared: a scan without further arguments reads descriptio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,24 +30,19 @@ from lance_bridge.catalog import Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, translate_lance_errors
 from lance_bridge.records import check_properties
-from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
 from ..levels import Level
-from ..migration import ItemFacts, Step, StepContext
-from ..plan import Facts, Item, ItemType, Problem, blocker, blockers_in, warning
+from ..migration import ItemFacts, StepContext
+from ..plan import Facts, Item, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..targets import (
     AFTER,
     MANAGING,
-    create_entry,
     entries_of_names,
     entry_facts,
     load_own_table,
     missing_namespaces,
-    namespace_steps,
-    require_unchanged,
-    undo_entry,
 )
 
 _THREADS = 8
@@ -210,48 +205,10 @@ def _require_unmanaged(tables: Tables, item: Item) -> Item:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def registration_steps(item: Item) -> Sequence[Step]:
-    """Return the steps of a namespace, or of a table that keeps its location."""
-    if item.type is ItemType.NAMESPACE:
-        return namespace_steps()
-    steps = [Step("entry", _create, undo_entry, require_unchanged)]
-    if EntryFacts.of(item).managed:
-        steps.append(Step("manage", manage_versions, None, require_unchanged))
-    return steps
-
-
-def _create(work: StepContext) -> Facts:
-    facts = EntryFacts.of(work.item)
-    return {AFTER: entry_facts(create_entry(work, facts.location, facts.properties))}
-
-
 def manage_versions(work: StepContext) -> Facts:
     """Make the catalog manage the versions of the table."""
     work.note(**{MANAGING: True})
     return {AFTER: entry_facts(load_own_table(work).manage()), MANAGING: False}
-
-
-def verify_registration(
-    work: StepContext, level: Level, open_source: Callable[[int], lance.LanceDataset]
-) -> list[Check]:
-    """Compare an entry with the plan, and its table with the source.
-
-    `StepContext.prefetched` must be the entry from `targets.find_entries`.
-
-    Args:
-        open_source: Opens a version of the source through the source's own catalog or store.
-    """
-    if work.item.type is ItemType.NAMESPACE:
-        return []
-    entry: TableEntry | None = work.prefetched
-    expected = EntryFacts.of(work.item).location
-    found = entry.record.location if entry is not None and entry.record.is_lance else None
-    is_same = found is not None and locations.key(found) == locations.key(expected)
-    checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
-    if entry is None or not is_same:
-        return checks
-    dataset = Table.of(entry).open()
-    return checks + compare(open_source(int(dataset.version)), dataset, level)
 
 
 # -- comparing datasets ----------------------------------------------------------------------------

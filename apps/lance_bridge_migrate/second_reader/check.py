@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import lance
 import numpy as np
@@ -30,9 +30,9 @@ from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, 
 from . import columns, csv_check, json_check, metadata
 from .columns import Difference
 from .csv_check import CsvReading
-from .hashes import Hashes, combined, hashes
+from .hashes import Hashes, combined
 from .metadata import FileSchemas
-from .rows import Column, FileRows, TextRows, columns_of, rows_at_once
+from .rows import Column, FileRows, SourceRows, TextRows, columns_of, rows_at_once
 from .storage import (
     ACCEPT,
     Storage,
@@ -44,8 +44,6 @@ from .storage import (
     visible,
 )
 
-_NAMES = 3
-"""The maximum number of files or directories in a message."""
 _FIELDS = 20
 """The maximum number of columns and fields that are reported one by one."""
 _MERGE = "mergeSchema"
@@ -144,9 +142,8 @@ def compare(
         return reading
     storage, records = Storage(session), None
     found: list[Problem] = []
-    if reading.schemas is not None and source.format == "avro":
-        records = reading.schemas.rows
     if reading.schemas is not None:
+        records = reading.schemas.rows if source.format == "avro" else None
         found += _column_problems(session, source, frame, reading.schemas)
     unreachable = reading.unreachable
     try:
@@ -366,7 +363,7 @@ def _file_problems(
     stored = storage.files_below(source.location)
     hidden = hidden_files(storage, source.format, stored)
     if hidden:
-        names = first_names(hidden, _NAMES)
+        names = first_names(hidden, 3)
         yield blocker(
             f"Spark skips {len(hidden)} files because of their names: {names}. Rename them if "
             f"their rows belong to the table, or accept that they are left out with the option "
@@ -385,7 +382,7 @@ def _partition_problems(
     if found:
         yield warning(
             f"{len(found)} directories of partitions are not in the catalog, so that Spark does "
-            f"not read them: {first_names(found, _NAMES)}. Register them (MSCK REPAIR TABLE) if "
+            f"not read them: {first_names(found, 3)}. Register them (MSCK REPAIR TABLE) if "
             "their rows belong to the table"
         )
 
@@ -464,18 +461,6 @@ class Made:
         return columns_of(source.schema_read, self.schema, self.casts, partitions)
 
 
-class SourceRows(Protocol):
-    """Rows that the second reader reads; see `FileRows`."""
-
-    columns: list[Column]
-    left_out: dict[str, str]
-    old_calendar: bool
-
-    def all(self) -> Iterator[list[Hashes]]:
-        """Yield the hashes of all rows by column, batch by batch."""
-        ...
-
-
 def compare_rows(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:
     """Compare the rows of files: from level `SAMPLE` on some, at level `CHECKSUMS` all.
 
@@ -542,8 +527,11 @@ def _of_texts(session: Any, source: SourceTable, made: Made, level: Level) -> It
     frame, storage = source.read(session), Storage(session)
     if not storage.is_local(source.location):
         raise UnreachableError("its files are not on this machine")
-    rows = TextRows(storage, source.format, sorted(frame.inputFiles()), options)
-    rows.choose(made.columns(source, partitions_of(source, frame)), source.schema_read)
+    columns = made.columns(source, partitions_of(source, frame))
+    files = sorted(frame.inputFiles())
+    rows = TextRows(
+        storage, source.format, files, options, columns=columns, read=source.schema_read
+    )
     if not rows.columns:
         return
     checks = [*compare_all(rows, made.dataset)]
@@ -604,11 +592,10 @@ def _rows_of(rows: SourceRows, dataset: lance.LanceDataset) -> Iterator[list[Has
 
 
 def _hashes(rows: SourceRows, batch: Any) -> list[Hashes]:
-    return [_of_column(rows, each, batch.column(each.field.name)) for each in rows.columns]
-
-
-def _of_column(rows: SourceRows, column: Column, values: Any) -> Hashes:
-    return hashes(column.as_compared(values), column.field.type, old_calendar=rows.old_calendar)
+    return [
+        each.hashes(batch.column(each.field.name), old_calendar=rows.old_calendar)
+        for each in rows.columns
+    ]
 
 
 def _batch_size(dataset: lance.LanceDataset) -> int:
@@ -644,7 +631,8 @@ def _with_values(
     size = _batch_size(dataset)
     scanner = dataset.scanner(columns=[column.field.name], batch_size=size, scan_in_order=True)
     for batch in scanner.to_batches():
-        is_there = np.isin(_of_column(rows, column, batch.column(0)), values)
+        hashed = column.hashes(batch.column(0), old_calendar=rows.old_calendar)
+        is_there = np.isin(hashed, values)
         found = np.flatnonzero(is_there) + first
         first += batch.num_rows
         for start in range(0, len(found), size):

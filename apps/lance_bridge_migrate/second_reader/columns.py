@@ -162,10 +162,6 @@ def holds(stored: pa.DataType, read: spark.DataType) -> bool:
     return not pa.types.is_nested(stored) or not isinstance(read, _KNOWN)
 
 
-def _boolean(_: pa.DataType, read: spark.DataType) -> bool:
-    return isinstance(read, (spark.BooleanType, *_TEXTS))
-
-
 def _integer(stored: pa.DataType, read: spark.DataType) -> bool:
     is_unsigned = pa.types.is_unsigned_integer(stored)
     bits = int(stored.bit_width) + (1 if is_unsigned else 0)
@@ -200,14 +196,6 @@ def _decimal(stored: pa.DataType, read: spark.DataType) -> bool:
     return isinstance(read, _TEXTS)
 
 
-def _text(_: pa.DataType, read: spark.DataType) -> bool:
-    return isinstance(read, (spark.BinaryType, *_TEXTS)) or not isinstance(read, _KNOWN)
-
-
-def _date(_: pa.DataType, read: spark.DataType) -> bool:
-    return isinstance(read, (spark.DateType, spark.TimestampType, spark.TimestampNTZType, *_TEXTS))
-
-
 def _timestamp(stored: pa.DataType, read: spark.DataType) -> bool:
     if isinstance(read, spark.LongType):  # with spark.sql.legacy.parquet.nanosAsLong
         return bool(stored.unit == "ns")
@@ -215,10 +203,6 @@ def _timestamp(stored: pa.DataType, read: spark.DataType) -> bool:
     return isinstance(read, (spark.TimestampType, *_TEXTS)) or (
         isinstance(read, spark.TimestampNTZType) and not is_moment
     )
-
-
-def _duration(_: pa.DataType, read: spark.DataType) -> bool:
-    return isinstance(read, spark.DayTimeIntervalType)
 
 
 _KNOWN = (spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType,
@@ -236,13 +220,17 @@ def _is_text(stored: pa.DataType) -> bool:
 
 _Check = Callable[[pa.DataType], bool]
 _Rule = Callable[[pa.DataType, spark.DataType], bool]
+_DATES = (spark.DateType, spark.TimestampType, spark.TimestampNTZType, *_TEXTS)
 _RULES: tuple[tuple[_Check, _Rule], ...] = (
-    (pa.types.is_boolean, _boolean),
+    (pa.types.is_boolean, lambda _, read: isinstance(read, (spark.BooleanType, *_TEXTS))),
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _floating),
     (pa.types.is_decimal, _decimal),
-    (_is_text, _text),
-    (pa.types.is_date, _date),
+    (
+        _is_text,
+        lambda _, r: isinstance(r, (spark.BinaryType, *_TEXTS)) or not isinstance(r, _KNOWN),
+    ),
+    (pa.types.is_date, lambda _, read: isinstance(read, _DATES)),
     (pa.types.is_timestamp, _timestamp),
-    (pa.types.is_duration, _duration),
+    (pa.types.is_duration, lambda _, read: isinstance(read, spark.DayTimeIntervalType)),
 )

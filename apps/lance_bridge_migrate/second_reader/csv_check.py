@@ -17,11 +17,12 @@ from ..plan import Problem, blocker, warning
 from .csv_files import Cell, Dialect, Record, Scan, dialect_of, scan
 from .storage import (
     ACCEPT,
+    NOT_READ,
     REMOTE_BYTES,
     Samples,
     Storage,
     UnreachableError,
-    as_arguments,
+    correction,
     decode,
     encoding_of,
     is_wide,
@@ -29,6 +30,7 @@ from .storage import (
     open_text,
     path_in,
     samples_of,
+    shortened,
     written,
 )
 
@@ -36,8 +38,6 @@ _HEAD = 500
 """The number of first records of a file in its sample."""
 _WIDE_BYTES = 4 << 20
 _START = 1 << 16
-_SHOWN = 60
-_NAMES = 3
 _NULL_TEXT = "\\N"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SEPARATORS = (";", "\t", "|")
@@ -160,14 +160,14 @@ def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Proble
         names = [f"{path_in(each.uri)} has {each.found.values}" for each in rarest]
         yield blocker(
             f"Spark reads {width} columns, and by the values of its first record "
-            f"{first_names(names, _NAMES)}: move files elsewhere that are of no table, give the "
+            f"{first_names(names, 3)}: move files elsewhere that are of no table, give the "
             f"read options that they need, or accept what Spark reads with the option {ACCEPT}"
         )
         return
     longer = [each for each in samples if each.found.longer]
     for each in longer[:1]:
         number, text = each.found.longer[0]
-        shown = text[:_SHOWN].decode("utf-8", "replace").strip()
+        shown = text[:60].decode("utf-8", "replace").strip()
         yield blocker(
             f"Record {number} of {path_in(each.uri)} has more values than its first record, of "
             f"which Spark drops the last ones ({shown!r}): correct the file, or accept what Spark "
@@ -206,7 +206,7 @@ def _value_problems(
     with written(session, "csv", [each.data for each in samples]) as files:
         read = files.read(read_options, columns)
         if read is None:
-            yield warning("Spark could not read a sample of its rows beside the second reader")
+            yield NOT_READ
             return
         found = _first_difference(samples, read[1], columns, read_options)
         if found is not None:
@@ -226,9 +226,7 @@ def _text_of(found: _Found, options: Mapping[str, str] | None, *, is_inferred: b
     text = f"{path_in(found.uri)} has {found.text}, and Spark reads {found.read}: "
     if is_inferred:
         text += "read it as a text (without the read option inferSchema), "
-    if options is None:
-        return text + f"correct the file, or accept what Spark reads with the option {ACCEPT}"
-    return text + f"give the read options with which both agree ({as_arguments(options)})"
+    return text + correction(options)
 
 
 def _first_difference(
@@ -254,10 +252,7 @@ def _first_difference(
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
-    text = repr(str(value))
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return "null" if value is None else shortened(repr(str(value)))
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import Any
 
 from pyspark.sql import types as spark
 
-from ..plan import Problem, blocker, warning
+from ..plan import Problem, blocker
 from .storage import (
-    ACCEPT,
+    NOT_READ,
     REMOTE_BYTES,
     Samples,
     Storage,
     UnreachableError,
-    as_arguments,
+    correction,
     decode,
     encoding_of,
     is_wide,
@@ -26,6 +26,7 @@ from .storage import (
     open_text,
     path_in,
     samples_of,
+    shortened,
     written,
 )
 
@@ -133,7 +134,6 @@ _HEAD = 500
 """The number of first lines of a file in its sample."""
 _CHUNK = 8 << 20
 _DOCUMENT_BYTES = 8 << 20
-_SHOWN = 60
 _CORRUPT = "_corrupt_record"
 
 
@@ -275,19 +275,13 @@ def _problems(
     with written(session, "json", [each.data for each in samples]) as files:
         read = files.read(read_options, columns)
         if read is None and _CORRUPT not in columns.names:
-            yield warning("Spark could not read a sample of its rows beside the second reader")
+            yield NOT_READ
             return
         found = _first_difference(samples, read[1], columns) if read else _corrupt(samples)
         if found is not None:
             column, text = found
             options = _options_that_agree(files, samples, read_options)
-            yield blocker(f"{text}: {_advice(options)}", column)
-
-
-def _advice(options: Mapping[str, str] | None) -> str:
-    if options is None:
-        return f"correct the file, or accept what Spark reads with the option {ACCEPT}"
-    return f"give the read options with which both agree ({as_arguments(options)})"
+            yield blocker(f"{text}: {correction(options)}", column)
 
 
 def _corrupt(samples: Sequence[_Sample]) -> tuple[str, str]:
@@ -311,7 +305,8 @@ def _first_difference(
                 continue
             found = difference(value, row, columns)
             if found is not None:
-                return found, f"{path} has {_shown(value)}, of which Spark reads {found} otherwise"
+                shown = shortened(json.dumps(value, ensure_ascii=False))
+                return found, f"{path} has {shown}, of which Spark reads {found} otherwise"
         if len(sample.objects) != len(read):
             if sample.broken or sample.has_documents:
                 return _CORRUPT, _broken_text(sample)
@@ -331,13 +326,8 @@ def _broken_text(sample: _Sample) -> str:
     if sample.has_documents or sample.broken is None:
         return f"{path} has objects of several lines, and Spark reads each line as a row"
     number, text = sample.broken
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    shown = shortened(text)
     return f"Line {number} of {path} is not JSON ({shown!r}), and Spark reads a row without values"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _options_that_agree(

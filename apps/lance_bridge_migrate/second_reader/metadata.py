@@ -1,7 +1,7 @@
 """Columns and rows by metadata: footers of files, and the own metadata of Delta and Iceberg.
 
-Footers are read by pyarrow, or by Spark's own library. Of Delta, the metadata are the commits and
-checkpoints in ``_delta_log``; of Iceberg, the metadata file.
+Footers are read by pyarrow, and one of each distinct schema also by Spark. Of Delta, the metadata
+are the commits and checkpoints in ``_delta_log``; of Iceberg, the metadata file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -28,9 +28,9 @@ from pyspark.sql.types import StructType
 from lance_bridge_spark.schemas import batch_schema
 
 from ..plan import Problem, warning
-from ..spark.session import java_class, spark_errors
+from ..spark.session import spark_errors
 from ..spark.sources import ICEBERG, SourceTable
-from .storage import Storage, UnreachableError
+from .storage import Storage, UnreachableError, hadoop_path, spread
 
 # -- Avro ------------------------------------------------------------------------------------------
 
@@ -150,9 +150,12 @@ class _Types:
         if isinstance(avro, str):
             return _PLAIN.get(avro) or self._named.get(self._full_name(avro), _UNKNOWN)
         kind = avro["type"]
-        made = self._NESTED.get(kind) if isinstance(kind, str) else None
-        if made is not None:
-            return made(self, avro)
+        if kind == "record":
+            return self._record(avro)
+        if kind == "array":
+            return pa.list_(self.of(avro["items"]))
+        if kind == "map":
+            return pa.map_(pa.string(), self.of(avro["values"]))
         found = _logical(avro) or (_PLAIN.get(kind) if isinstance(kind, str) else None)
         found = found or self.of(kind)
         if "name" in avro:
@@ -185,18 +188,6 @@ class _Types:
         self._namespace = outer
         self._add(avro, found)
         return found
-
-    def _array(self, avro: Any) -> pa.DataType:
-        return pa.list_(self.of(avro["items"]))
-
-    def _map(self, avro: Any) -> pa.DataType:
-        return pa.map_(pa.string(), self.of(avro["values"]))
-
-    _NESTED: Mapping[str, Callable[[_Types, Any], pa.DataType]] = {
-        "record": _record,
-        "array": _array,
-        "map": _map,
-    }
 
 
 def _logical(avro: Any) -> pa.DataType | None:
@@ -292,29 +283,25 @@ _READERS = {"parquet": _parquet, "orc": _orc, "avro": _avro}
 FORMATS = tuple(_READERS)
 
 
-# -- rows ------------------------------------------------------------------------------------------
+# -- types as Spark converts them ------------------------------------------------------------------
 
 
-_FORMATS = ("parquet", "orc")
-_SOURCES = "org.apache.spark.sql.execution.datasources"
 MAX_FILES = 100
-"""The maximum number of footers to read per table."""
+"""The maximum number of files of a table whose columns Spark reads."""
 
 
 @dataclass(frozen=True)
-class Footers:
-    """The content of the footers of some files.
+class SparkSchemas:
+    """The columns of some files, as Spark reads them from their footers.
 
     Attributes:
         files: The number of files of the table.
-        files_read: The number of files whose footers were read.
-        rows: The number of rows of the files that were read.
-        schemas: One file of each distinct schema, with the schema as Spark converts it.
+        files_read: The number of files whose columns are known.
+        schemas: One file of each distinct schema.
     """
 
     files: int
     files_read: int
-    rows: int
     schemas: Mapping[str, spark.StructType]
 
     @property
@@ -323,95 +310,40 @@ class Footers:
 
 
 def read_by_spark(
-    session: Any, table: SourceTable, frame: DataFrame, known: FileSchemas | None = None
-) -> Footers | None:
-    """Read the footers of a table's files, or of an evenly spaced sample.
+    session: Any, table: SourceTable, frame: DataFrame, known: FileSchemas | None
+) -> SparkSchemas | None:
+    """Have Spark read the columns of a table's files, or of an evenly spaced sample.
 
     If the second reader has read the footers of all files, one file of each schema is enough.
 
     Returns None if they cannot be read: for other formats, Spark Connect, damaged files, and tables
     whose files Spark does not list.
     """
-    if table.format not in _FORMATS or getattr(session, "_jvm", None) is None:
+    if table.format not in ("parquet", "orc") or getattr(session, "_jvm", None) is None:
         return None
+    found: dict[str, tuple[str, spark.StructType]] = {}
     try:
         files = [*known.schemas] if known is not None else sorted(frame.inputFiles())
-        if not files:
-            return None
-        chosen = _sample(files)
-        reader = _Reader(session, table.format)
-        rows, schemas = 0, dict[str, tuple[str, spark.StructType]]()
+        chosen = spread(files, MAX_FILES)
         for file in chosen:
-            count, text, found = reader.read(file)
-            rows += count
-            if text not in schemas:
-                schemas[text] = (file, reader.spark_schema(found))
+            schema = session.read.format(table.format).load(_path(session, file)).schema
+            found.setdefault(schema.json(), (file, schema))
     except (PySparkException, Py4JError):
         return None
-    if known is not None and known.rows is not None:
-        read_of = known.files if len(chosen) == len(files) else len(chosen)
-        return Footers(known.files, read_of, known.rows, dict(schemas.values()))
-    return Footers(len(files), len(chosen), rows, dict(schemas.values()))
+    if not found:
+        return None
+    count = len(files) if known is None else known.files
+    read_of = count if len(chosen) == len(files) else len(chosen)
+    return SparkSchemas(count, read_of, dict(found.values()))
 
 
-def _sample(files: Sequence[str]) -> list[str]:
-    if len(files) <= MAX_FILES:
-        return list(files)
-    last = len(files) - 1
-    return [files[number * last // (MAX_FILES - 1)] for number in range(MAX_FILES)]
-
-
-class _Reader:
-    """Reads footers with Spark's own Java libraries."""
-
-    def __init__(self, session: Any, format: str) -> None:
-        self._session = session
-        state = session._jsparkSession.sessionState()
-        self._conf = state.newHadoopConf()
-        self._sql_conf = state.conf()
-        self.read = self._parquet if format == "parquet" else self._orc
-        self._is_parquet = format == "parquet"
-
-    def _class(self, name: str) -> Any:
-        return java_class(self._session, name)
-
-    def _parquet(self, file: str) -> tuple[int, str, Any]:
-        inputs = self._class("org.apache.parquet.hadoop.util.HadoopInputFile")
-        source = inputs.fromPath(path_of(self._session, file), self._conf)
-        reader = self._class("org.apache.parquet.hadoop.ParquetFileReader").open(source)
-        try:
-            schema = reader.getFileMetaData().getSchema()
-            return int(reader.getRecordCount()), str(schema.toString()), schema
-        finally:
-            reader.close()
-
-    def _orc(self, file: str) -> tuple[int, str, Any]:
-        orc = self._class("org.apache.orc.OrcFile")
-        reader = orc.createReader(path_of(self._session, file), orc.readerOptions(self._conf))
-        try:
-            schema = reader.getSchema()
-            return int(reader.getNumberOfRows()), str(schema.toString()), schema
-        finally:
-            reader.close()
-
-    def spark_schema(self, found: Any) -> spark.StructType:
-        if self._is_parquet:
-            converter = self._class(f"{_SOURCES}.parquet.ParquetToSparkSchemaConverter")
-            made = converter(self._sql_conf).convert(found)
-        else:
-            made = self._class(f"{_SOURCES}.orc.OrcUtils").toCatalystSchema(found)
-        return spark.StructType.fromJson(json.loads(made.json()))
-
-
-def path_of(session: Any, uri: str) -> Any:
+def _path(session: Any, uri: str) -> str:
     """Return Hadoop's path for a percent-encoded URI."""
-    return java_class(session, "org.apache.hadoop.fs.Path")(
-        java_class(session, "java.net.URI")(uri)
-    )
+    return str(hadoop_path(session, uri).toString())
 
 
 def check_types(
-    session: Any, table: SourceTable, columns: spark.StructType, footers: Footers
+    session: Any, table: SourceTable, columns: spark.StructType, found_types: SparkSchemas
 ) -> Iterator[Problem]:
     """Check that a table's files can be read with its types; warn if only a sample was checked.
 
@@ -425,16 +357,16 @@ def check_types(
         ServiceUnavailableError: (17)
     """
     declared = {field.name.lower(): _type(field) for field in columns.fields}
-    for file, found in footers.schemas.items():
+    for file, found in found_types.schemas.items():
         names = {field.name.lower(): _type(field) for field in found.fields}
         common = set(names) & set(declared)
         # Without common names, columns may be matched by position, as in ORC files of Hive.
         if not common or any(names[name] != declared[name] for name in common):
             _read_one(session, table, columns, file)
-    if not footers.is_complete:
+    if not found_types.is_complete:
         yield warning(
-            f"The types of {footers.files_read} of its {footers.files:,} files were compared with "
-            "those of its columns"
+            f"The types of {found_types.files_read} of its {found_types.files:,} files were "
+            "compared with those of its columns"
         )
 
 
@@ -449,7 +381,7 @@ def _read_one(session: Any, table: SourceTable, columns: spark.StructType, file:
         f"The rows of '{table.name}' cannot be read with the types of its columns ({file})"
     ):
         reader = session.read.schema(spark.StructType(kept)).format(table.format)
-        reader.load(str(path_of(session, file).toString())).limit(1)._jdf.collect()
+        reader.load(_path(session, file)).limit(1)._jdf.collect()
 
 
 # -- snapshots -------------------------------------------------------------------------------------

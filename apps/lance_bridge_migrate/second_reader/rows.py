@@ -71,6 +71,14 @@ class Column:
         """Return values without what readers change."""
         return values if self.settle is None else self.settle(values)
 
+    def hashes(self, values: pa.Array, *, old_calendar: bool = False) -> Hashes:
+        """Return the hashes of values as they are compared."""
+        return hashes(self.as_compared(values), self.field.type, old_calendar=old_calendar)
+
+    def hashes_of_directory(self, uri: str, rows: int) -> Hashes:
+        """Return the hashes of a partition's value in so many rows; raises IncomparableError."""
+        return np.full(rows, hashes(value_of_directory(self, uri), self.field.type)[0])
+
 
 def columns_of(
     read: spark.StructType, table: pa.Schema, casts: Mapping[str, str], partitions: Sequence[str]
@@ -151,7 +159,7 @@ class FileRows:
         of = schema.field(stored).type
         if self._format == "orc" and _has_time(of):  # they are in the zone of who reads them
             raise IncomparableError
-        hashes(column.as_compared(pa.array([], of)), column.field.type)
+        column.hashes(pa.array([], of))
 
     def _stored(self, schema: pa.Schema) -> dict[str, int]:
         """Return the positions of a file's columns by their names, also in lower case."""
@@ -207,17 +215,12 @@ class FileRows:
         for column in self.columns:
             number = _position(stored, column)
             if column.is_partition:
-                one = hashes(value_of_directory(column, uri), column.field.type)
-                found.append(np.full(rows, one[0]))
+                found.append(column.hashes_of_directory(uri, rows))
             elif number is None:
                 found.append(hashes(pa.nulls(rows), column.field.type))
             else:
-                found.append(self._of_values(column, batch.column(number)))
+                found.append(column.hashes(batch.column(number), old_calendar=self.old_calendar))
         return found
-
-    def _of_values(self, column: Column, values: pa.Array) -> Hashes:
-        of = column.field.type
-        return hashes(column.as_compared(values), of, old_calendar=self.old_calendar)
 
 
 def value_of_directory(column: Column, uri: str) -> pa.Array:
@@ -322,9 +325,16 @@ class TextRows:
     old_calendar = False
 
     def __init__(
-        self, storage: Storage, format: str, files: Sequence[str], options: Mapping[str, str]
+        self,
+        storage: Storage,
+        format: str,
+        files: Sequence[str],
+        options: Mapping[str, str],
+        *,
+        columns: Sequence[Column],
+        read: spark.StructType,
     ) -> None:
-        """Take the files of a source.
+        """Choose the columns of the table whose values can be compared.
 
         Raises:
             UnreachableError: With a read option, Spark makes other values.
@@ -338,9 +348,6 @@ class TextRows:
         self._is_csv = format == "csv"
         self.columns: list[Column] = []
         self.left_out: dict[str, str] = {}
-
-    def choose(self, columns: Sequence[Column], read: spark.StructType) -> None:
-        """Choose the columns of the table whose values can be compared."""
         for column, field in zip(columns, read.fields, strict=True):
             reason = column.reason
             if column.is_partition:
@@ -372,15 +379,14 @@ class TextRows:
                 yield [self._hashes(column, count, values, uri) for column in self.columns]
 
     def _hashes(self, column: Column, count: int, found: Values, uri: str) -> Hashes:
-        of = column.field.type
         if column.is_partition:
-            return np.full(count, hashes(value_of_directory(column, uri), of)[0])
+            return column.hashes_of_directory(uri, count)
         try:
-            given = found[column.name]
+            given, of = found[column.name], column.field.type
             values = given.cast(of) if isinstance(given, pa.ChunkedArray) else pa.array(given, of)
         except (pa.ArrowException, OverflowError) as error:
             raise UnreachableError(f"values of column '{column.name}' in {uri}") from error
-        return hashes(column.as_compared(values), of)
+        return column.hashes(values)
 
     # -- CSV ---------------------------------------------------------------------------------------
 
@@ -509,3 +515,6 @@ def _settle_text(options: Mapping[str, str], values: pa.Array) -> pa.Array:
         values = pc.utf8_trim_whitespace(values)
     null = options.get("nullvalue", "")
     return pc.if_else(pc.equal(values, null), "", values) if null else values
+
+
+SourceRows = FileRows | TextRows

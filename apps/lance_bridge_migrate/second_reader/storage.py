@@ -91,9 +91,7 @@ class Storage:
         try:
             if parts.scheme in self.local_schemes:
                 return Path(unquote(parts.path)).open("rb")
-            path = java_class(self._session, "org.apache.hadoop.fs.Path")(
-                java_class(self._session, "java.net.URI")(uri)
-            )
+            path = hadoop_path(self._session, uri)
             return io.BufferedReader(_HadoopFile(self._session, self._conf, path), _BLOCK)
         except (OSError, Py4JError) as error:
             raise UnreachableError(_reason(error)) from error
@@ -132,6 +130,12 @@ class Storage:
                     continue
                 name = str(found.toUri().getPath())
                 yield StoredFile(name, name[len(root) :].lstrip("/"), int(status.getLen()))
+
+
+def hadoop_path(session: Any, uri: str) -> Any:
+    """Return Hadoop's path for a percent-encoded URI."""
+    found = java_class(session, "java.net.URI")(uri)
+    return java_class(session, "org.apache.hadoop.fs.Path")(found)
 
 
 def path_in(uri: str) -> str:
@@ -352,7 +356,9 @@ REMOTE_BYTES = 1 << 20
 """The first bytes of a file on another machine, which are its sample."""
 ACCEPT = "accept_differences (--accept-differences)"
 """The option that makes blockers warnings."""
+NOT_READ = warning("Spark could not read a sample of its rows beside the second reader")
 _THREADS = 4
+_SHOWN = 60
 _FILE = "__file"
 _OF_FILES = ("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefilelookup", "basepath")
 """Options that choose files, of which a sample has its own."""
@@ -434,6 +440,18 @@ def most_useful(samples: Sequence[_Sample], is_odd: Callable[[_Sample], object])
     odd = [each for each in samples if is_odd(each)]
     plain = [each for each in samples if not is_odd(each)]
     return odd[:_MOST] + spread(plain, _MOST)
+
+
+def shortened(text: str) -> str:
+    """Return a text, or its first characters, for a message."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def correction(options: Mapping[str, str] | None) -> str:
+    """Return the advice to give some read options; if there are none, to correct the file."""
+    if options is None:
+        return f"correct the file, or accept what Spark reads with the option {ACCEPT}"
+    return f"give the read options with which both agree ({as_arguments(options)})"
 
 
 def as_arguments(options: Mapping[str, str]) -> str:

@@ -186,20 +186,12 @@ def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, i
     return {tuple(row[: len(columns)]): row[_COUNT] for row in rows}
 
 
-def in_partitions(
-    frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
-) -> DataFrame:
-    """Return the rows of some partitions.
+def in_partitions(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
+    """Return the condition for rows of some partitions.
 
     Values are compared with the column's type, so that Spark prunes other partitions. The condition
     for many partitions with several columns is wide, not deep.
     """
-    return frame.where(_in_any_partition(frame, columns, values))
-
-
-def _in_any_partition(
-    frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
-) -> Column:
     data_types = [column_type(frame, column) for column in columns]
     return _is_one_of(list(zip(columns, data_types, strict=True)), list(values))
 
@@ -242,7 +234,7 @@ def without_later_partitions(
     known = {*partitions_of(target, columns), *range.new}
     later = [each for each in partitions_of(source, columns) if each not in known]
     # Comparisons with null return null, not false.
-    is_later = F.coalesce(_in_any_partition(source, columns, later), F.lit(False))
+    is_later = F.coalesce(in_partitions(source, columns, later), F.lit(False))
     return source.where(~is_later) if later else source
 
 
@@ -288,19 +280,16 @@ def changed_rows(source: DataFrame, other: DataFrame | None, increment: Incremen
     Raises:
         InvalidInputError: (13) rows cannot be compared, or there is no such column.
     """
-    find = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}[
-        increment.by
-    ]
+    ways = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}
+    find = ways[increment.by]
     with spark_errors("The changes cannot be read"):
         rows, deleted = find(source, other, increment)
         if not increment.key:
             return rows
         marked = rows.withColumn(DELETED, F.lit(False))
-        return (
-            marked
-            if deleted is None
-            else marked.unionByName(_as_deleted(deleted, source, increment.key))
-        )
+        if deleted is None:
+            return marked
+        return marked.unionByName(_as_deleted(deleted, source, increment.key))
 
 
 Changes = tuple[DataFrame, "DataFrame | None"]
@@ -317,10 +306,12 @@ def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment
 
 def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
     range, keys = increment.range, increment.key_columns
-    rows = in_partitions(source, increment.columns, (*range.new, *range.changed))
+    wanted = (*range.new, *range.changed)
+    rows = source.where(in_partitions(source, increment.columns, wanted))
     if target is None or not range.changed:
         return rows, None
-    left = in_partitions(target, increment.columns, range.changed).select(*keys)
+    is_changed = in_partitions(target, increment.columns, range.changed)
+    left = target.where(is_changed).select(*keys)
     # A row may have moved to another partition.
     return rows, left.join(source.select(*keys), list(increment.key), "left_anti")
 
@@ -348,17 +339,11 @@ def _as_deleted(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataF
     return keys.distinct().select(*columns, F.lit(True).alias(DELETED))
 
 
-@dataclass(frozen=True)
-class KeyStats:
-    """Numbers of rows: all, those with a null in their key, and those that share a key."""
+def count_keys(frame: DataFrame, key: Sequence[str]) -> tuple[int, int, int]:
+    """Count all rows, those with a null in their key, and those that share a key.
 
-    rows: int
-    null: int
-    repeated: int
-
-
-def count_keys(frame: DataFrame, key: Sequence[str]) -> KeyStats:
-    """Count rows by their keys. Raises as `spark_errors` does."""
+    Raises as `spark_errors` does.
+    """
     columns = [F.col(quoted((name,))) for name in key]
     is_null = _any([column.isNull() for column in columns])
     many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
@@ -367,7 +352,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> KeyStats:
         total, null, repeated = counted.agg(
             F.sum(_COUNT), F.sum(F.when(is_null, F.col(_COUNT))), F.sum(F.when(~is_null, many))
         ).collect()[0]
-    return KeyStats(total or 0, null or 0, repeated or 0)
+    return total or 0, null or 0, repeated or 0
 
 
 def count_new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:

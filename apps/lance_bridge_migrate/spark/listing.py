@@ -60,7 +60,6 @@ _STORAGE_HANDLER = "storage_handler="
 _HUDI = ("hoodie", "hudi")
 """Substrings of the names of Hudi's input formats."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
-_LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 _SKIPPED_FILES = re.compile(rf"\b(?:{'|'.join(SKIPPING_OPTIONS).lower()})=true\b")
 _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
 
@@ -185,14 +184,11 @@ def describe(
         # Tables of a storage handler have no files, but may have a location.
         location="" if _STORAGE_HANDLER in properties else details.get("Location", ""),
         partitions=description.partitions,
-        statistics=_statistics(details),
+        statistics=Statistics.of(
+            details.get("Statistics", ""), details.get("Table Properties", "")
+        ),
     )
     return pin_snapshot(spark, table)
-
-
-def _statistics(details: Mapping[str, str]) -> Statistics:
-    at = _LAST_CHANGE.search(details.get("Table Properties", ""))
-    return Statistics.of(details.get("Statistics", ""), int(at[1]) if at else None)
 
 
 def _details(rows: list[Any]) -> dict[str, str]:
@@ -297,8 +293,6 @@ _LOCATION = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
 _STATISTICS = re.compile(r"^\tPartition Statistics: (.*)$", re.MULTILINE)
 _PARTITION = re.compile(r"^CatalogPartition\(", re.MULTILINE)
 _THREADS = 16
-_NAMES = 3
-"""The maximum number of directories in a message."""
 _MAX_LISTED = 20
 """The maximum number of directories whose files are compared with the statistics by time."""
 _SKIPPING_SETTINGS = [
@@ -383,18 +377,10 @@ def take_inventory(spark: Any, table: SourceTable) -> Inventory:
         return Inventory(is_hidden=True)
     partitions = _partition_statistics(spark, table)
     named = partitions or [(table.location, table.statistics)]
-    paths = [path for path, _ in named]
-    if len(paths) == 1:
-        sizes = [files.size_of(spark, paths[0])]
-    else:
-        with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
-            sizes = list(pool.map(lambda path: files.size_of(spark, path), paths))
-    return Inventory(
-        tuple(
-            SourceDirectory(path, expected, size)
-            for (path, expected), size in zip(named, sizes, strict=True)
-        )
-    )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sizes = pool.map(lambda each: files.size_of(spark, each[0]), named)
+        pairs = zip(named, sizes, strict=True)
+        return Inventory(tuple(SourceDirectory(path, of, size) for (path, of), size in pairs))
 
 
 def _partition_statistics(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
@@ -409,16 +395,9 @@ def _partition_statistics(spark: Any, table: SourceTable) -> list[tuple[str, Sta
     found = []
     for block in _PARTITION.split(text)[1:]:
         each = block.rstrip().removesuffix(")")
-        location = _LOCATION.search(each)
+        location, statistics = _LOCATION.search(each), _STATISTICS.search(each)
         if location is not None:
-            statistics = _STATISTICS.search(each)
-            at = _LAST_CHANGE.search(each)
-            found.append(
-                (
-                    location[1],
-                    Statistics.of(statistics[1] if statistics else "", int(at[1]) if at else None),
-                )
-            )
+            found.append((location[1], Statistics.of(statistics[1] if statistics else "", each)))
     return found
 
 
@@ -447,11 +426,9 @@ def file_problems(
     if inventory.missing:
         return [missing_problem(inventory)]
     size = inventory.size
-    found = [*_missing_bytes(spark, inventory, ignore=ignore_statistics)]
-    if not found:
-        found += _missing_rows(spark, inventory, rows, ignore=ignore_statistics)
-    if found or size is None:
-        return found
+    missing = _missing_data(spark, inventory, rows, ignore=ignore_statistics)
+    if missing is not None or size is None:
+        return [] if missing is None else [missing]
     if size.bytes and not rows and not _has_files(frame):
         return [
             blocker(
@@ -475,30 +452,29 @@ def missing_problem(inventory: Inventory) -> Problem:
     missing = inventory.missing
     return blocker(
         f"{len(missing)} of its {len(inventory.directories)} directories do not exist: "
-        f"{first_names(missing, _NAMES)}. Spark would read them as empty. Check that the storage "
+        f"{first_names(missing, 3)}. Spark would read them as empty. Check that the storage "
         "is mounted; restore the files, or drop the entries of what was deleted on purpose"
     )
 
 
-def _missing_bytes(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Problem]:
-    short = [each for each in inventory.directories if each.is_short]
-    if not short:
-        return
-    wanted = sum(each.expected.bytes or 0 for each in short)
-    actual = sum(each.found.bytes for each in short if each.found is not None)
-    paths = first_names([each.path for each in short], _NAMES)
-    text = f"The catalog's statistics count {wanted:,} bytes in {paths}, and there are {actual:,}"
-    yield _disagreement(spark, text, short, is_empty=not actual, ignore=ignore)
-
-
-def _missing_rows(
+def _missing_data(
     spark: Any, inventory: Inventory, rows: int | None, *, ignore: bool
-) -> Iterator[Problem]:
+) -> Problem | None:
+    """Return the problem if there is less than the catalog's statistics count."""
+    short = [each for each in inventory.directories if each.is_short]
     expected = inventory.expected_rows
-    if rows is None or expected is None or rows >= expected:
-        return
-    text = f"The catalog's statistics count {expected:,} rows, and Spark reads {rows:,}"
-    yield _disagreement(spark, text, inventory.directories, is_empty=not rows, ignore=ignore)
+    if short:
+        wanted = sum(each.expected.bytes or 0 for each in short)
+        actual = sum(each.found.bytes for each in short if each.found is not None)
+        paths = first_names([each.path for each in short], 3)
+        text = f"{wanted:,} bytes in {paths}, and there are {actual:,}"
+    elif rows is not None and expected is not None and rows < expected:
+        short, actual = [*inventory.directories], rows
+        text = f"{expected:,} rows, and Spark reads {rows:,}"
+    else:
+        return None
+    text = f"The catalog's statistics count {text}"
+    return _disagreement(spark, text, short, is_empty=not actual, ignore=ignore)
 
 
 def _disagreement(

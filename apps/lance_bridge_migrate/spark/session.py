@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from lance_namespace.errors import (
@@ -87,7 +87,9 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
         MissingExtraError: (0) a package that Spark needs to run Python is missing.
     """
     extras.require("spark", *_PACKAGES)
-    existing = _session_of_process()
+    existing: SparkSession | None = None
+    with suppress(PySparkException):
+        existing = SparkSession.active()
     spark = existing or _new_session({**address.properties, **secrets})
     try:
         found = _connection(spark)
@@ -100,13 +102,6 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
     finally:
         if existing is None:
             spark.stop()
-
-
-def _session_of_process() -> SparkSession | None:
-    try:
-        return SparkSession.active()
-    except PySparkException:
-        return None
 
 
 def _new_session(settings: Mapping[str, str]) -> SparkSession:

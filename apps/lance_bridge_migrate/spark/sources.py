@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from lance_namespace.errors import (
     TableVersionNotFoundError,
-    UnsupportedOperationError,
 )
 from py4j.protocol import Py4JError
 from pydantic import Field
@@ -27,12 +25,9 @@ from lance_bridge.errors import display, invalid, unsupported
 from lance_bridge.names import quoted
 from lance_bridge.redaction import is_secret
 
-from ..plan import Model, Problem, blocker, warning
+from ..plan import Model, Problem, blocker, digest, warning
 from . import files
 from .session import java_class, spark_errors
-
-# -- sources ---------------------------------------------------------------------------------------
-
 
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
@@ -62,6 +57,7 @@ _UNKNOWN_SIZE = 2**60
 
 
 _STATISTICS = re.compile(r"(\d+) bytes(?:, (\d+) rows)?")
+_LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 
 
 class Statistics(Model):
@@ -76,12 +72,13 @@ class Statistics(Model):
     at: int | None = None
 
     @classmethod
-    def of(cls, text: str, at: int | None) -> Statistics:
+    def of(cls, text: str, properties: str) -> Statistics:
         """Return statistics parsed from Spark's description: ``2973 bytes, 30 rows``."""
-        found = _STATISTICS.match(text)
+        found, at = _STATISTICS.match(text), _LAST_CHANGE.search(properties)
         if found is None:
             return cls()
-        return cls(bytes=int(found[1]), rows=int(found[2]) if found[2] else None, at=at)
+        rows = int(found[2]) if found[2] else None
+        return cls(bytes=int(found[1]), rows=rows, at=int(at[1]) if at else None)
 
 
 class SourceTable(Model):
@@ -131,7 +128,7 @@ class SourceTable(Model):
     def fingerprint(self) -> str:
         """Return a digest of everything that the plan depends on."""
         parts = self.model_dump(mode="json", exclude={"statistics"})
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+        return digest(parts)
 
     def read(self, spark: Any, *, refresh: bool = True) -> DataFrame:
         """Return the rows, at the pinned snapshot if there is one.
@@ -236,16 +233,11 @@ def requiring_package(format: str, name: str) -> Iterator[None]:
         found = _NOT_FOUND.search(said)
         format = format or (found[1].lower() if found else "")
         if format in _PACKAGES and any(sign in said for sign in _MISSING):
-            raise missing_package(format, name) from error
+            raise unsupported(
+                f"'{name}' is in {format}, which this session cannot read: start it with the "
+                f"package (spark.jars.packages) {_PACKAGES[format]}"
+            ) from error
         raise
-
-
-def missing_package(format: str, name: str) -> UnsupportedOperationError:
-    """Return the error for a session that cannot read a format."""
-    return unsupported(
-        f"'{name}' is in {format}, which this session cannot read: start it with the package "
-        f"(spark.jars.packages) {_PACKAGES[format]}"
-    )
 
 
 def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str]) -> SourceTable:
@@ -351,7 +343,7 @@ def unread_problems(
             found += each
     if not found or _reads_whole_directory(table, frame):
         return []
-    read = _directories_read(table, frame)
+    read = {above for each in files_read(table, frame) for above in _parse_path(each).parents}
     left_out = [each for each in found if PurePosixPath(each).parent not in read]
     if not left_out:
         return []
@@ -375,11 +367,6 @@ def files_read(table: SourceTable, frame: DataFrame) -> list[str]:
     with spark_errors(f"The files of '{table.name}' cannot be listed"):
         path = frame.metadataColumn("_metadata").getField("file_path")
         return sorted(row[0] for row in frame.select(path).distinct().collect())
-
-
-def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
-    """Return the parent directories of all files with rows."""
-    return {above for each in files_read(table, frame) for above in _parse_path(each).parents}
 
 
 def _parse_path(uri: str) -> PurePosixPath:
@@ -498,7 +485,8 @@ def _changed_values(
     """
     meant = {name.lower() for name, to in casts.items() if not to.lower().startswith(_TEXTS)}
     fields = {each.name.lower(): each for each in frame.schema.fields}
-    typed = [n for n, f in fields.items() if n not in meant and not _is_text(f.dataType)]
+    texts = {name for name, each in fields.items() if isinstance(each.dataType, StringType)}
+    typed = [name for name in fields if name not in meant | texts]
     if not typed:
         return
     with spark_errors(f"The partitions of '{path}' cannot be listed"):
@@ -507,10 +495,6 @@ def _changed_values(
             changed = _first_changed(spark, values.get(name, ()), fields[name].dataType)
             if changed is not None:
                 yield _changed_value(fields[name], *changed)
-
-
-def _is_text(data_type: DataType) -> bool:
-    return isinstance(data_type, StringType)
 
 
 def _changed_value(field: StructField, text: str, value: str | None) -> Problem:

@@ -33,6 +33,7 @@ from lance_bridge_spark.rows import (
     Job,
     TableAddress,
     Target,
+    TransactionSpec,
     Write,
     WriteOptions,
     Written,
@@ -209,7 +210,7 @@ def _candidates(columns: spark.StructType) -> list[str]:
     ]
 
 
-def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
+def _cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
     """Return a frame with some columns cast to other types, and no other collations.
 
     Raises InvalidInput (13).
@@ -253,13 +254,6 @@ def _without_collations(data_type: spark.DataType) -> spark.DataType:
     return data_type
 
 
-def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
-    """Return a frame with some columns renamed. Raises InvalidInput (13)."""
-    if not renames:
-        return frame
-    return frame.toDF(*renamed(frame.columns, renames))
-
-
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
     """Return column names after the renames.
 
@@ -279,7 +273,8 @@ def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
 
 def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, str]) -> DataFrame:
     """Return the rows of a source with the types and names of the target."""
-    return rename(cast(frame, casts), renames)
+    found = _cast(frame, casts)
+    return found.toDF(*renamed(found.columns, renames)) if renames else found
 
 
 def sort(frame: DataFrame, by: Sequence[str]) -> DataFrame:
@@ -308,15 +303,17 @@ def transaction_of(mark: str, step: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"lance-bridge:{mark}/{step}"))
 
 
+def once(mark: str, step: str) -> TransactionSpec:
+    """Return the transaction of one step, after which other writers' versions are conflicts."""
+    return TransactionSpec(transaction_of(mark, step), {MARK: mark}, alone=True)
+
+
 def append(
     frame: DataFrame,
     address: TableAddress,
-    *,
     version: int,
-    transaction: str,
-    mark: str,
+    transaction: TransactionSpec,
     options: Mapping[str, Any],
-    alone: bool = False,
 ) -> Loaded:
     """Append the rows of a DataFrame to a table in one commit, unless that was done already.
 
@@ -324,24 +321,22 @@ def append(
 
     Args:
         version: The version to append to; later versions are searched for the transaction.
-        transaction: The identifier of the transaction.
-        mark: The mark to store in the properties of the transaction.
         options: The fields of `WriteOptions`.
-        alone: Whether any later version of another writer is a conflict.
 
     Raises:
         TableSchemaValidationError: (20) the columns do not fit the table.
         InvalidInputError: (13) values that the table cannot hold.
-        ConcurrentModificationError: (14) `alone`, and another writer has written to the table.
+        ConcurrentModificationError: (14) another writer has written to the table.
         LanceNamespaceError: What finding, opening and committing raises.
     """
     dataset = find_table(address).open()
-    made = find_commit(dataset, lambda each: each.uuid == transaction, version)
+    made = find_commit(dataset, lambda each: each.uuid == transaction.uuid, version)
     if made is not None:
         return Loaded(made, rows_added(address, made))
-    write = Write(APPEND, version=version, guard=alone, may_create=False)
+    write = Write(APPEND, version=version, guard=transaction.alone, may_create=False)
     job = Job(address, frame.schema, write, WriteOptions(**options))
-    job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})
+    noted = dict(transaction.properties)
+    job.commit = replace(job.commit, uuid=transaction.uuid, properties=noted)
     written = _run(frame, job.target, f"The rows for '{address.name}' are not written")
     fragments = fragments_of(written)
     if not fragments:
@@ -465,9 +460,6 @@ def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
     for column in source.columns:
         one, other = expected[column], found.get(column)
         yield Check(name="checksum", column=column, ok=one == other, expected=one, found=other)
-
-
-# -- a sample --------------------------------------------------------------------------------------
 
 
 def compare_sample(source: DataFrame, sample: DataFrame) -> Check:

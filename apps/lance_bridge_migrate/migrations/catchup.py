@@ -100,7 +100,6 @@ class CatchUp(MigrationType):
 
     name = "catch-up"
     options_type = CatchUpOptions
-
     connect_source = staticmethod(session_at)
 
     def survey(self, endpoints: Endpoints, options: CatchUpOptions) -> Survey:
@@ -118,15 +117,12 @@ class CatchUp(MigrationType):
         return _fingerprint(listing.describe_again(endpoints.source, source), table, version)
 
     def steps(self, item: Item) -> Sequence[Step]:
-        rows = Step(
-            incremental.ROWS, incremental.apply, incremental.restore, incremental.check_undo
-        )
-        if not CatchUpFacts.of(item).switch_to:
-            return [rows]
-        switch = Step(
-            _SWITCH, incremental.switch, incremental.switch_back, incremental.check_switch_back
-        )
-        return [rows, switch]
+        made = incremental
+        steps = [
+            Step(made.ROWS, made.apply, made.restore, made.check_undo),
+            Step(_SWITCH, made.switch, made.switch_back, made.check_switch_back),
+        ]
+        return steps if CatchUpFacts.of(item).switch_to else steps[:1]
 
     def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         become_active(work.endpoints.source)

@@ -24,7 +24,7 @@ from lance_bridge_spark.rows import address_in
 from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, StepContext, Survey
+from ..migration import MigrationType, StepContext, Survey
 from ..plan import Item, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..run import FailureLimit
@@ -65,8 +65,8 @@ class Convert(MigrationType):
     name = "convert"
     reading_step = LOAD
     options_type = ConvertOptions
-
     connect_source = staticmethod(session_at)
+    steps = staticmethod(loading_steps)
 
     def survey(self, endpoints: Endpoints, options: ConvertOptions) -> Survey:
         tables, spark = endpoints.target_tables, endpoints.source
@@ -90,11 +90,7 @@ class Convert(MigrationType):
             files = facts.arrow_files
             return ArrowFiles.at_path(files.path, files.format, {}).fingerprint()
         become_active(endpoints.source)
-        source = facts.source
-        return listing.describe_again(endpoints.source, source).fingerprint()
-
-    def steps(self, item: Item) -> Sequence[Step]:
-        return loading_steps(item)
+        return listing.describe_again(endpoints.source, facts.source).fingerprint()
 
     def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
         facts = facts_of(work.item)
@@ -167,14 +163,19 @@ def _survey_all(
         target = _target_of(names, own, levels)
         try:
             described = describe()
-            found = _candidate_of(spark, described, target, own)
+            found: Candidate | None = None
+            if isinstance(described, ArrowFiles):
+                found = loading.candidate(described, target, own)
+            elif described is not None:
+                found = _candidate(spark, described, target, own)
         except LanceNamespaceError as error:
             if limit.add_failure(error):
                 raise
-            shown = names[:1] if options.paths else names
-            conflicts = _conflicts(spark, names[0], options, error)
-            problems = (blocker(str(error)), *conflicts)
-            return Candidate(shown, target, EntryFacts(), problems=problems)
+            shown, problems = names[:1] if options.paths else names, [blocker(str(error))]
+            formats = [each.format for each in options.paths if each.path == names[0]]
+            if formats and isinstance(error, InvalidInputError):
+                problems += second_reader.conflicts_at(spark, names[0], formats[0])
+            return Candidate(shown, target, EntryFacts(), problems=tuple(problems))
         limit.add_success()
         return found
 
@@ -182,16 +183,6 @@ def _survey_all(
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(survey, sources_found))
     return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
-
-
-def _conflicts(
-    spark: Any, path: str, options: ConvertOptions, error: LanceNamespaceError
-) -> list[Problem]:
-    """Return the columns with several types in the files of a path that Spark cannot read."""
-    formats = [each.format for each in options.paths if each.path == path]
-    if not formats or not isinstance(error, InvalidInputError):
-        return []
-    return second_reader.conflicts_at(spark, path, formats[0])
 
 
 def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
@@ -208,16 +199,6 @@ def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> l
         for name in columns
         if name.lower() not in existing and name not in options.renames
     ]
-
-
-def _candidate_of(
-    spark: Any, source: SourceTable | ArrowFiles | None, target: Names, options: ConvertOptions
-) -> Candidate | None:
-    if source is None:
-        return None
-    if isinstance(source, ArrowFiles):
-        return loading.candidate(source, target, options)
-    return _candidate(spark, source, target, options)
 
 
 def _candidate(
@@ -308,11 +289,8 @@ def _count(
         return (whole.rows if options.count_rows else None), vectors, []
     if not (options.count_rows or options.find_vectors):
         return None, vectors, []
-    rows, found, problems = writing.count_rows(
-        frame, source.name, find_vectors=options.find_vectors
-    )
-    vectors = {**found, **vectors}
-    return rows, vectors, problems
+    found = writing.count_rows(frame, source.name, find_vectors=options.find_vectors)
+    return found[0], {**found[1], **vectors}, found[2]
 
 
 def _read(spark: Any, source: SourceTable) -> tuple[Any, SparkSchemas | None, SecondReading]:

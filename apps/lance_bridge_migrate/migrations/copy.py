@@ -79,11 +79,9 @@ class Copy(MigrationType):
 
     def survey(self, endpoints: Endpoints, options: EntriesOptions) -> Survey:
         found, notes = find_candidates(endpoints, options)
-        items = plan_items(
-            endpoints.target_tables,
-            [_plan_copy(entry, each) for entry, each in found],
-            make_namespaces=options.make_namespaces,
-        )
+        candidates = [_plan_copy(entry, each) for entry, each in found]
+        made = options.make_namespaces
+        items = plan_items(endpoints.target_tables, candidates, make_namespaces=made)
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -123,11 +121,8 @@ def _plan_data(table: Table, found: Candidate) -> Candidate:
     if _has_other_bases(dataset):
         problems.append(blocker("It is a shallow clone: some of its files are another table's"))
     if branches_of(dataset):
-        text = (
-            "It has branches, whose versions refer to files by absolute location: delete the "
-            "branches first"
-        )
-        problems.append(blocker(text))
+        text = "It has branches, whose versions refer to files by absolute location: delete the"
+        problems.append(blocker(f"{text} branches first"))
     size = sum(files_of(table.files(), version).values())
     facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
     rows = dataset.count_rows()
@@ -167,13 +162,8 @@ def _copy(work: StepContext) -> Facts:
             f"'{table.name}' already has data: another writer has written to it"
         )
     work.note(**{_COPIED_MANIFESTS: manifests})
-    size = copy_files(
-        source,
-        target,
-        wanted,
-        stopping=work.stopping,
-        advance=lambda size: work.advance(size=size),
-    )
+    advance = partial(work.advance, 0)
+    size = copy_files(source, target, wanted, stopping=work.stopping, advance=advance)
     work.advance(rows=work.item.rows or 0)
     return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
 

@@ -85,7 +85,6 @@ class Export(MigrationType):
     name = "export"
     reading_step = _FILES
     options_type = ExportOptions
-
     connect_target = staticmethod(session_at)
 
     def survey(self, endpoints: Endpoints, options: ExportOptions) -> Survey:
@@ -332,7 +331,10 @@ def column_problems(columns: pa.Schema) -> list[Problem]:
         elif _has(field.type, pa.types.is_duration):
             text = f"{field.type} is written as {shown.dataType.simpleString()}: for readers other"
             found.append(warning(f"{text} than Spark, a number of microseconds", field.name))
-        elif not read_type(field.type).equals(field.type) and not _is_plain_list(field.type):
+        elif not read_type(field.type).equals(field.type) and not (
+            pa.types.is_list(field.type)
+            and read_type(field.type.value_type).equals(field.type.value_type)
+        ):
             text = f"{field.type} is written as {shown.dataType.simpleString()}"
             found.append(warning(text, field.name))
     return found
@@ -343,12 +345,6 @@ def _has(of: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
     if isinstance(of, pa.BaseExtensionType):
         return _has(of.storage_type, is_one)
     return is_one(of) or any(_has(of.field(n).type, is_one) for n in range(of.num_fields))
-
-
-def _is_plain_list(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(data_type) and read_type(data_type.value_type).equals(data_type.value_type)
-    )
 
 
 @contextmanager
@@ -378,10 +374,9 @@ def exact_timestamps(spark: Any) -> Iterator[None]:
 
 def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
     """Return problems of partitioning a table by columns."""
-    missing = [name for name in by if name not in columns.names]
+    missing = ", ".join(name for name in by if name not in columns.names)
     if missing:
-        lacks = ", ".join(missing)
-        return [warning(f"It is not partitioned: it has no column {lacks}")]
+        return [warning(f"It is not partitioned: it has no column {missing}")]
     if len(by) == len(columns):
         return [blocker("All of its columns would be partitions: leave one to the files")]
     found: list[Problem] = []
@@ -392,17 +387,12 @@ def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
         elif pa.types.is_binary(data_type):
             found.append(blocker("Binary values cannot be in the names of directories", name))
         elif pa.types.is_timestamp(data_type) and data_type.tz is not None:
-            found.append(
-                warning(
-                    "The names of its directories are times of the session's zone "
-                    "(spark.sql.session.timeZone): read them in the same one",
-                    name,
-                )
-            )
+            text = "The names of its directories are times of the session's zone"
+            text += " (spark.sql.session.timeZone): read them in the same one"
+            found.append(warning(text, name))
         elif pa.types.is_string(data_type):
-            found.append(
-                warning("An empty text becomes null, as in all partitions of Spark's", name)
-            )
+            text = "An empty text becomes null, as in all partitions of Spark's"
+            found.append(warning(text, name))
     return found
 
 

@@ -131,9 +131,9 @@ class CatchUpFacts(ItemFacts):
         """
         if increment.by != "snapshot":
             return changes.changed_rows(self.read(spark), target, increment)
-        found = changes.difference(spark, self.source, self.range.snapshot)
-        deleted = None if found.deleted is None else self.as_target(found.deleted)
-        return changes.changed_rows(self.as_target(found.added), deleted, increment)
+        added, deleted = changes.difference(spark, self.source, self.range.snapshot)
+        deleted = None if deleted is None else self.as_target(deleted)
+        return changes.changed_rows(self.as_target(added), deleted, increment)
 
 
 def describe_latest(spark: Any, source: SourceTable) -> SourceTable:
@@ -247,12 +247,8 @@ def check_undo(work: StepContext) -> Table | None:
         return None
     dataset = table.open()
     before = CatchUpFacts.of(work.item).version_before
-    made = work.facts.get("version")
-    if made is None:
-        made = _version_written(work, dataset)
-    if made in (None, before):
-        return None
-    found = origin_version(dataset, before)
+    made = work.facts.get("version") or _version_written(work, dataset)
+    found = before if made in (None, before) else origin_version(dataset, before)
     if found == before:
         return None
     # Restoring would also undo rows that other writers wrote between the two versions.
@@ -322,11 +318,7 @@ def switch(work: StepContext) -> Facts:
 
 
 def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> None:
-    """Rename a table, or drop its old entry if an earlier run died before that.
-
-    Args:
-        has_both: Whether both names have entries of the table.
-    """
+    """Rename a table, or drop its old entry if an earlier run died before that."""
     if has_both:
         tables.load(path).remove()
     else:
@@ -357,10 +349,8 @@ def _difference(
 ) -> tuple[str, str]:
     """Return how source and table differ, or "", and advice for the user."""
     if now.snapshot != facts.source.snapshot:
-        return (
-            f"snapshot {now.snapshot} is newer than {facts.source.snapshot}, which was read",
-            _NEXT,
-        )
+        text = f"snapshot {now.snapshot} is newer than {facts.source.snapshot}, which was read"
+        return text, _NEXT
     if not changes.same_columns(facts.source, now):
         return "its columns changed", _NEXT
     source = facts.as_target(now.read(spark))
@@ -404,11 +394,8 @@ def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
             f"{_NEXT}. If that fails in the same way, rows arrived late, with values that were "
             "passed already, which a column does not show: convert the table again, to another name"
         )
-    ways = []
-    if now.has_snapshots:
-        ways.append("by snapshot with --key")
-    if now.partitions:
-        ways.append("by partition with --key")
+    kinds = {"snapshot": now.has_snapshots, "partition": now.partitions}
+    ways = [f"by {kind} with --key" for kind, is_possible in kinds.items() if is_possible]
     another = f"run an increment {' or '.join(ways)}, or " if ways else ""
     return (
         "Rows were deleted in the source, which a column does not show, so that another increment "

@@ -74,9 +74,6 @@ from .registration import (
     sizes_of,
 )
 
-# -- pyarrow ---------------------------------------------------------------------------------------
-
-
 _ROWS = 1024
 """The most rows that are compared at once."""
 _FOR_SPARK = ("casts", "find_vectors")
@@ -244,9 +241,6 @@ def _take(tables: Iterator[pa.Table], numbers: list[int]) -> pa.Table:
         found.append(table.take(inside))
         start += table.num_rows
     return pa.concat_tables(found)
-
-
-# -- provenance ------------------------------------------------------------------------------------
 
 
 def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
@@ -422,9 +416,6 @@ def _make_first_version(table: Table, columns: pa.Schema, work: StepContext) -> 
     is_ours = first.count_rows() == 0 and first.schema.equals(columns)
     if not (work.is_repeated and is_ours):
         raise table_already_exists(table.path, "another writer has written to it")
-
-
-# -- indices ---------------------------------------------------------------------------------------
 
 
 def _build_index(index: IndexOptions, work: StepContext) -> Facts:

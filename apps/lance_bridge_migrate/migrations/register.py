@@ -149,10 +149,8 @@ def _candidate(found: DirectoryTable, options: RegisterOptions, levels: int) -> 
     target = _target_of(found.names, options, levels)
     problem, nothing_to_do = found.problem, ""
     if not target and not problem:
-        problem = (
-            f"It is in namespace '{display(found.names[:-1])}', for which the catalog has too few "
-            "levels: flatten the namespaces"
-        )
+        problem = f"It is in namespace '{display(found.names[:-1])}', for which the catalog has "
+        problem += "too few levels: flatten the namespaces"
     if not found.has_data and not found.problem:
         nothing_to_do = NO_DATA if found.is_reserved else "It has no data"
     return Candidate(
@@ -324,11 +322,9 @@ class Entries(_Registration):
             "Both catalogs have entries for the same files then: in one of them, deregister tables "
             "and never drop them"
         )
-        items = plan_items(
-            endpoints.target_tables,
-            [each for _, each in found],
-            make_namespaces=options.make_namespaces,
-        )
+        candidates = [each for _, each in found]
+        made = options.make_namespaces
+        items = plan_items(endpoints.target_tables, candidates, make_namespaces=made)
         return Survey(items, [warned, *notes])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -374,19 +370,13 @@ def _namespace_of(own: Path, outer: Path, levels: int) -> Path:
     return (*outer, *inner)
 
 
-def _problems(entry: TableEntry) -> list[Problem]:
-    problems = []
+def _problems(entry: TableEntry) -> Iterator[Problem]:
     if not entry.location:
-        problems.append(blocker("Its entry has no location"))
+        yield blocker("Its entry has no location")
     if entry.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        problems.append(
-            blocker(
-                "The source catalog manages its versions, which are not visible through the "
-                "target: leave them to its storage first (management --to storage)"
-            )
+        yield blocker(
+            "The source catalog manages its versions, which are not visible through the target: "
+            "leave them to its storage first (management --to storage)"
         )
     if entry.record.link_to:
-        problems.append(
-            warning(f"It is a link to {entry.record.link_to}; the new entry will not be one")
-        )
-    return problems
+        yield warning(f"It is a link to {entry.record.link_to}; the new entry will not be one")

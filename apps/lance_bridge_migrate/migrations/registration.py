@@ -107,12 +107,11 @@ def plan_items(
     planned = [_compare_with_entry(item, existing.get(item.target)) for item in planned]
     with ThreadPoolExecutor(_THREADS) as threads:
         planned = list(threads.map(partial(_require_unmanaged, tables), planned))
-    managed = {"managed": True}
-    return [*(missing if make_namespaces else []), *(
-        item.model_copy(update={"facts": {**item.facts, **managed}})
-        if item.target[:-1] in managing else item
-        for item in planned
-    )]  # fmt: skip
+    for number, item in enumerate(planned):
+        if item.target[:-1] in managing:
+            facts = {**item.facts, "managed": True}
+            planned[number] = item.model_copy(update={"facts": facts})
+    return [*missing, *planned] if make_namespaces else planned
 
 
 def _plan_table(tables: Tables, found: Candidate) -> Item:
@@ -191,15 +190,12 @@ def _require_unmanaged(tables: Tables, item: Item) -> Item:
         manager = tables.find_manager(item.target, location)
     except LanceNamespaceError as error:
         return item.with_problems(blocker(str(error)))
-    if not manager:
-        return item
-    return item.with_problems(
-        blocker(
-            f"Its versions are managed by {manager}. Return them to the storage with `lance-bridge "
-            "managed end`, or register an entry that only reads with `lance-bridge table register "
-            "--force`"
-        )
+    text = (
+        f"Its versions are managed by {manager}. Return them to the storage with `lance-bridge "
+        "managed end`, or register an entry that only reads with `lance-bridge table register "
+        "--force`"
     )
+    return item.with_problems(blocker(text)) if manager else item
 
 
 # -- steps ---------------------------------------------------------------------------------------
@@ -240,12 +236,8 @@ def _checks(
     if not level.includes(Level.COUNTS):
         return
     schemas = (str(source.schema), str(target.schema))
-    yield Check(
-        name="schema",
-        ok=source.schema.equals(target.schema),
-        expected=schemas[0],
-        found=schemas[1],
-    )
+    is_same = source.schema.equals(target.schema)
+    yield Check(name="schema", ok=is_same, expected=schemas[0], found=schemas[1])
     rows = (source.count_rows(), target.count_rows())
     yield Check(name="rows", ok=rows[0] == rows[1], expected=rows[0], found=rows[1])
     if rows[0] != rows[1] or schemas[0] != schemas[1]:

@@ -6,8 +6,9 @@ The first gives problems of a plan, the second checks of a verification.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +30,6 @@ from ..spark import sources
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
 from . import columns, csv_check, json_check, metadata
 from .columns import Difference
-from .csv_check import CsvReading
 from .hashes import Hashes, combined
 from .metadata import FileSchemas
 from .rows import Column, FileRows, SourceRows, TextRows, columns_of, rows_at_once
@@ -103,18 +103,15 @@ def read_footers(session: Any, source: SourceTable, frame: DataFrame) -> SecondR
 def _files_of(storage: Storage, source: SourceTable, frame: DataFrame) -> list[str]:
     """Return the URIs of all files; none if one of Hive's readers reads them, but for Avro."""
     files = sorted(frame.inputFiles())
-    if all(_is_file(each, source) for each in files):
+    # One of Hive's readers reads the table's directory.
+    directory = path_in(source.location).rstrip("/")
+    if not source.catalog or all(path_in(each).rstrip("/") != directory for each in files):
         return files
     is_of_avro = source.format == "avro" and not source.partitions
     if not is_of_avro or not storage.is_local(source.location):
         return []
     found = visible(storage.files_below(source.location))
     return sorted(each.uri for each in found if "/" not in each.inside)
-
-
-def _is_file(uri: str, source: SourceTable) -> bool:
-    """Return whether a URI is that of a file, and not the table's directory, as Hive's readers."""
-    return not source.catalog or path_in(uri).rstrip("/") != path_in(source.location).rstrip("/")
 
 
 def compare(
@@ -148,9 +145,9 @@ def compare(
     unreachable = reading.unreachable
     try:
         found += _file_problems(storage, source, directories)
-        texts = _text_problems(session, storage, source, frame)
-        found += texts.problems
-        records = texts.records if source.format == "csv" else records
+        problems, counted = _text_problems(session, storage, source, frame)
+        found += problems
+        records = records if counted is None else counted
     except UnreachableError as error:
         unreachable = unreachable or str(error)
     if unreachable:
@@ -234,9 +231,9 @@ def _column_problems(
     found = columns.differences(schemas.schemas, frame.schema, partitions)
     if not found:
         return
-    advice = _advice(session, source, schemas, partitions)
+    left = _differences_after_merging(session, source, schemas, partitions)
     for each in found[:_FIELDS]:
-        yield _problem(each, advice(each))
+        yield _problem(each, _advice(source, each, left))
     if len(found) > _FIELDS:
         yield blocker(f"{len(found) - _FIELDS} further columns or fields differ in the same way")
 
@@ -275,39 +272,30 @@ def _problem(each: Difference, advice: str) -> Problem:
     return blocker(text, each.path)
 
 
-def _advice(
-    session: Any, source: SourceTable, schemas: FileSchemas, partitions: Sequence[str]
-) -> Callable[[Difference], str]:
-    """Return what gives the advice for a difference; an advice to merge was tried before."""
-    left = _differences_after_merging(session, source, schemas, partitions)
+def _advice(source: SourceTable, each: Difference, left: set[tuple[str, str]] | None) -> str:
+    """Return the advice for a difference.
 
-    def advice(each: Difference) -> str:
-        if left is not None and (each.path.lower(), each.stored) not in left:
-            return (
-                f"give the read option {_MERGE}=true (--read-option {_MERGE}=true), with which "
-                f"Spark reads it; or accept that it is left out with the option {ACCEPT}"
-            )
-        if source.format == "avro" and not source.catalog and not each.read_as:
-            return (
-                "give a schema with all columns and fields as the read option avroSchema, or "
-                f"accept that it is left out with the option {ACCEPT}"
-            )
-        if source.catalog and not each.read_as:
-            return (
-                "add it to the table (ALTER TABLE … ADD COLUMNS), or accept that it is left out "
-                f"with the option {ACCEPT}"
-            )
-        if each.read_as:
-            return (
-                "convert the files of each type as a table of their own, have pyarrow read them "
-                f"(--reader pyarrow), or accept what Spark reads with the option {ACCEPT}"
-            )
+    Args:
+        left: The differences that are left if Spark merges the schemas; None if it cannot.
+    """
+    accept = f"accept that it is left out with the option {ACCEPT}"
+    if left is not None and (each.path.lower(), each.stored) not in left:
         return (
-            "convert its files as a table of their own, or accept that it is left out with the "
-            f"option {ACCEPT}"
+            f"give the read option {_MERGE}=true (--read-option {_MERGE}=true), with which Spark "
+            f"reads it; or {accept}"
         )
-
-    return advice
+    if each.read_as:
+        return (
+            "convert the files of each type as a table of their own, have pyarrow read them "
+            f"(--reader pyarrow), or accept what Spark reads with the option {ACCEPT}"
+        )
+    if source.catalog:
+        return f"add it to the table (ALTER TABLE … ADD COLUMNS), or {accept}"
+    if source.format == "avro":
+        return (
+            f"give a schema with all columns and fields as the read option avroSchema, or {accept}"
+        )
+    return f"convert its files as a table of their own, or {accept}"
 
 
 def _differences_after_merging(
@@ -387,29 +375,23 @@ def _partition_problems(
         )
 
 
-# -- rows of texts ---------------------------------------------------------------------------------
-
-
 def _text_problems(
     session: Any, storage: Storage, source: SourceTable, frame: DataFrame
-) -> CsvReading:
-    """Compare rows of CSV and JSON files; those of Hive's text files are of no such format."""
-    options = text_options(session, source)
-    if options is None:
-        return CsvReading()
-    try:
-        files = sorted(frame.inputFiles())
-    except (PySparkException, Py4JError):  # Spark's own check gives the error
-        return CsvReading()
-    if not files:
-        return CsvReading()
+) -> tuple[list[Problem], int | None]:
+    """Compare rows of CSV and JSON files; those of Hive's text files are of no such format.
+
+    Returns the problems, and the number of records if it is known.
+    """
+    options, files = text_options(session, source), list[str]()
+    with suppress(PySparkException, Py4JError):  # Spark's own check gives the error
+        files = [] if options is None else sorted(frame.inputFiles())
+    if options is None or not files:
+        return [], None
     partitions = {name.lower() for name in partitions_of(source, frame)}
     data = [each for each in frame.schema.fields if each.name.lower() not in partitions]
     is_local = storage.is_local(source.location)
-    arguments = (session, storage, files, StructType(data), options)
-    if source.format == "csv":
-        return csv_check.check(*arguments, is_local=is_local)
-    return CsvReading(tuple(json_check.check(*arguments, is_local=is_local)))
+    check = csv_check.check if source.format == "csv" else json_check.check
+    return check(session, storage, files, StructType(data), options, is_local=is_local)
 
 
 def text_options(session: Any, source: SourceTable) -> Mapping[str, str] | None:
@@ -440,6 +422,7 @@ _CALENDARS = (
     "spark.sql.parquet.datetimeRebaseModeInRead",
     "spark.sql.parquet.int96RebaseModeInRead",
 )
+"""Settings with which a session reads days and times of the calendar before 1582."""
 
 
 @dataclass(frozen=True)
@@ -472,7 +455,10 @@ def compare_rows(session: Any, source: SourceTable, made: Made, level: Level) ->
         return
     try:
         if not is_checked:
-            yield from _rows_of_snapshot(session, source, made.dataset.count_rows())
+            found = metadata.read_snapshot(session, Storage(session), source)
+            if found is not None and found.rows is not None:
+                count = made.dataset.count_rows()
+                yield Check(name=_COUNT, ok=found.rows == count, expected=found.rows, found=count)
             return
         with translate_lance_errors(f"The rows of {made.dataset.uri} could not be compared"):
             if source.format in TEXTS:
@@ -481,12 +467,6 @@ def compare_rows(session: Any, source: SourceTable, made: Made, level: Level) ->
                 yield from _of_footers(session, source, made, level)
     except UnreachableError as error:
         yield Check(name=_VALUES, ok=True, found=f"not compared: {error}")
-
-
-def _rows_of_snapshot(session: Any, source: SourceTable, count: int) -> Iterator[Check]:
-    found = metadata.read_snapshot(session, Storage(session), source)
-    if found is not None and found.rows is not None:
-        yield Check(name=_COUNT, ok=found.rows == count, expected=found.rows, found=count)
 
 
 def _of_footers(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:
@@ -505,7 +485,7 @@ def _of_footers(session: Any, source: SourceTable, made: Made, level: Level) -> 
         return
     columns = made.columns(source, partitions_of(source, frame))
     rows = FileRows(storage, source.format, files, schemas, columns)
-    rows.old_calendar = rows.old_calendar or _has_old_calendar(session)
+    rows.old_calendar |= any(str(session.conf.get(key)).upper() == "LEGACY" for key in _CALENDARS)
     yield from _left_out(rows)
     if not rows.columns or not count:
         return
@@ -513,11 +493,6 @@ def _of_footers(session: Any, source: SourceTable, made: Made, level: Level) -> 
         yield from compare_all(rows, dataset)
     else:  # other storages are read through one process of Java, which takes long
         yield _compare_sample(rows, dataset)
-
-
-def _has_old_calendar(session: Any) -> bool:
-    """Return whether a session reads days and times as those of the calendar before 1582."""
-    return any(str(session.conf.get(key)).upper() == "LEGACY" for key in _CALENDARS)
 
 
 def _of_texts(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:
@@ -556,9 +531,6 @@ def _as_read(
 def _left_out(rows: SourceRows) -> Iterator[Check]:
     for name, reason in rows.left_out.items():
         yield Check(name=_VALUES, ok=True, column=name, found=f"not compared: {reason}")
-
-
-# -- all rows --------------------------------------------------------------------------------------
 
 
 def compare_all(rows: SourceRows, dataset: lance.LanceDataset) -> Iterator[Check]:
@@ -602,9 +574,6 @@ def _batch_size(dataset: lance.LanceDataset) -> int:
     files = [file for each in dataset.get_fragments() for file in each.metadata.files]
     size = sum(int(file.file_size_bytes or 0) for file in files)
     return rows_at_once(size, dataset.count_rows())
-
-
-# -- a sample --------------------------------------------------------------------------------------
 
 
 def _compare_sample(rows: FileRows, dataset: lance.LanceDataset) -> Check:

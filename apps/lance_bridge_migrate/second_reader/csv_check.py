@@ -54,18 +54,6 @@ class CsvSample:
     records: list[Record]
 
 
-@dataclass(frozen=True)
-class CsvReading:
-    """What the second reader found in CSV files.
-
-    Attributes:
-        records: The number of records without headers; None if not all were read.
-    """
-
-    problems: tuple[Problem, ...] = ()
-    records: int | None = None
-
-
 def check(
     session: Any,
     storage: Storage,
@@ -74,9 +62,10 @@ def check(
     read_options: Mapping[str, str],
     *,
     is_local: bool,
-) -> CsvReading:
+) -> tuple[list[Problem], int | None]:
     """Compare the files of a source, and find the read options that make both readers agree.
 
+    Returns the problems, and the number of records without headers; None if not all were read.
     Files on this machine are scanned from start to end; of others, the start of some is read.
 
     Args:
@@ -88,7 +77,7 @@ def check(
     problems += _shape_problems(samples, len(columns.fields))
     chosen = most_useful(samples, lambda each: each.found.odd)
     problems += _value_problems(session, chosen, columns, read_options)
-    return CsvReading(tuple(problems), _count(samples) if is_local else None)
+    return problems, _count(samples) if is_local else None
 
 
 def _count(samples: Sequence[CsvSample]) -> int | None:
@@ -97,9 +86,6 @@ def _count(samples: Sequence[CsvSample]) -> int | None:
     if any(not s.found.is_whole or any(k in s.found.seen for k in unsure) for s in samples):
         return None
     return sum(max(s.found.records - s.dialect.has_header, 0) for s in samples)
-
-
-# -- samples ---------------------------------------------------------------------------------------
 
 
 def sample_of(storage: Storage, dialect: Dialect, uri: str, *, is_local: bool) -> CsvSample | None:
@@ -128,12 +114,9 @@ def sample_of(storage: Storage, dialect: Dialect, uri: str, *, is_local: bool) -
         return None
     encoding = encoding_of(start, dialect.encoding, is_utf8=found.is_utf8)
     dialect = replace(dialect, encoding=encoding)
-    data = b"".join(_ended(each) for each in (found.head, *found.odd))
+    parts = (found.head, *found.odd)
+    data = b"".join(each if each.endswith((b"\n", b"\r")) else each + b"\n" for each in parts)
     return CsvSample(uri, data, dialect, found, [*dialect.records(decode(data, encoding))])
-
-
-def _ended(data: bytes) -> bytes:
-    return data if data.endswith((b"\n", b"\r")) else data + b"\n"
 
 
 def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> CsvSample:
@@ -146,9 +129,6 @@ def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> CsvSample:
     found = Scan(records=len(records), values=counts[0] if counts else 0, is_utf8=False)
     found.seen["encoding"] = 1
     return CsvSample(uri, data, dialect, found, records)
-
-
-# -- shape -----------------------------------------------------------------------------------------
 
 
 def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Problem]:
@@ -164,8 +144,7 @@ def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Proble
             f"read options that they need, or accept what Spark reads with the option {ACCEPT}"
         )
         return
-    longer = [each for each in samples if each.found.longer]
-    for each in longer[:1]:
+    for each in [each for each in samples if each.found.longer][:1]:
         number, text = each.found.longer[0]
         shown = text[:60].decode("utf-8", "replace").strip()
         yield blocker(
@@ -173,8 +152,7 @@ def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Proble
             f"which Spark drops the last ones ({shown!r}): correct the file, or accept what Spark "
             f"reads with the option {ACCEPT}",
         )
-    shorter = [each for each in samples if each.found.shorter]
-    for each in shorter[:1]:
+    for each in [each for each in samples if each.found.shorter][:1]:
         yield warning(
             f"{each.found.shorter:,} records of {path_in(each.uri)} have fewer values than its "
             "first record: Spark reads the others as null"
@@ -182,17 +160,6 @@ def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Proble
 
 
 # -- values ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The first value that differs."""
-
-    uri: str
-    column: str
-    text: str
-    read: str
-    is_typed: bool = False
 
 
 def _value_problems(
@@ -211,22 +178,17 @@ def _value_problems(
         found = _first_difference(samples, read[1], columns, read_options)
         if found is not None:
             options = _options_that_agree(files, samples, read_options)
-            is_inferred = found.is_typed and _is_set(read_options, "inferSchema")
-            yield blocker(_text_of(found, options, is_inferred=is_inferred), found.column)
+            column, text, is_typed = found
+            text += ": "
+            if is_typed and _lower(read_options).get("inferschema", "").lower() == "true":
+                text += "read it as a text (without the read option inferSchema), "
+            yield blocker(text + correction(options), column)
         else:
             yield from _looks(samples)
 
 
-def _is_set(read_options: Mapping[str, str], name: str) -> bool:
-    options = {key.lower(): value.lower() for key, value in read_options.items()}
-    return options.get(name.lower()) == "true"
-
-
-def _text_of(found: _Found, options: Mapping[str, str] | None, *, is_inferred: bool) -> str:
-    text = f"{path_in(found.uri)} has {found.text}, and Spark reads {found.read}: "
-    if is_inferred:
-        text += "read it as a text (without the read option inferSchema), "
-    return text + correction(options)
+def _lower(read_options: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value for key, value in read_options.items()}
 
 
 def _first_difference(
@@ -234,20 +196,20 @@ def _first_difference(
     rows: Sequence[Sequence[Any]],
     columns: spark.StructType,
     options: Mapping[str, str],
-) -> _Found | None:
+) -> tuple[str, str, bool] | None:
+    """Return the column of the first difference, its text, and whether the column is no text."""
     rules = _Rules.of(options)
     for sample, read in zip(samples, rows, strict=True):
-        records = sample.records[sample.dialect.has_header :]
+        records, path = sample.records[sample.dialect.has_header :], path_in(sample.uri)
         for record, row in zip(records, read, strict=False):
             for number, field in enumerate(columns.fields):
                 cell = record[number] if number < len(record) else Cell("")
                 if not rules.is_same(cell, row[number], field.dataType):
-                    shown = (_shown(cell.text), _shown(row[number]))
-                    is_typed = not isinstance(field.dataType, spark.StringType)
-                    return _Found(sample.uri, field.name, *shown, is_typed)
+                    text = f"{path} has {_shown(cell.text)}, and Spark reads {_shown(row[number])}"
+                    return field.name, text, not isinstance(field.dataType, spark.StringType)
         if len(records) != len(read):
-            counts = (f"{len(records)} records in a sample", f"{len(read)} rows")
-            return _Found(sample.uri, "", *counts)
+            counts = f"{len(records)} records in a sample, and Spark reads {len(read)} rows"
+            return "", f"{path} has {counts}", False
     return None
 
 
@@ -265,10 +227,8 @@ class _Rules:
 
     @classmethod
     def of(cls, read_options: Mapping[str, str]) -> _Rules:
-        options = {key.lower(): value for key, value in read_options.items()}
-        spaces = ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
-        strips = any(options.get(each, "").lower() == "true" for each in spaces)
-        return cls(options.get("nullvalue", ""), "emptyvalue" in options, strips)
+        options = _lower(read_options)
+        return cls(options.get("nullvalue", ""), "emptyvalue" in options, strips(options))
 
     def is_same(self, cell: Cell, read: Any, data_type: spark.DataType) -> bool:
         text = cell.text.strip() if self.strips else cell.text
@@ -285,6 +245,12 @@ class _Rules:
             # In values with several lines, Spark writes all line ends in one way.
             return bool(read == text or read == text.replace("\r\n", "\n"))
         return _is_number(text, read, data_type)
+
+
+def strips(options: Mapping[str, str]) -> bool:
+    """Return whether Spark strips values, by options in lower case."""
+    spaces = ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
+    return any(options.get(each, "").lower() == "true" for each in spaces)
 
 
 def _is_number(text: str, read: Any, data_type: spark.DataType) -> bool:

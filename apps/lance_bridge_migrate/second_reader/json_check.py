@@ -30,9 +30,6 @@ from .storage import (
     written,
 )
 
-# -- rows ------------------------------------------------------------------------------------------
-
-
 _LINES = re.compile(r"\r\n|\n|\r")
 _SPACE = re.compile(r"[\s,]*")
 BROKEN = object()
@@ -134,7 +131,8 @@ _HEAD = 500
 """The number of first lines of a file in its sample."""
 _CHUNK = 8 << 20
 _DOCUMENT_BYTES = 8 << 20
-_CORRUPT = "_corrupt_record"
+CORRUPT = "_corrupt_record"
+"""The column in which Spark has lines that are no JSON."""
 
 
 @dataclass(frozen=True)
@@ -163,21 +161,17 @@ def check(
     read_options: Mapping[str, str],
     *,
     is_local: bool,
-) -> list[Problem]:
+) -> tuple[list[Problem], None]:
     """Compare the files of a source, and find the read options that make both readers agree.
 
     The first lines of some files are compared. All files on this machine are decoded; if Spark
     has found lines that are no JSON, the first one is looked for.
     """
     options = {key.lower(): value for key, value in read_options.items()}
-    reader = _Reader(storage, options, finds_broken=_CORRUPT in columns.names, is_local=is_local)
+    reader = _Reader(storage, options, finds_broken=CORRUPT in columns.names, is_local=is_local)
     samples, problems = samples_of(files, reader.sample, is_local=is_local)
-    chosen = most_useful(samples, _is_odd)
-    return [*problems, *_problems(session, chosen, columns, read_options)]
-
-
-def _is_odd(sample: _Sample) -> bool:
-    return bool(sample.broken or sample.encoding or sample.has_documents)
+    chosen = most_useful(samples, lambda s: s.broken or s.encoding or s.has_documents)
+    return [*problems, *_problems(session, chosen, columns, read_options)], None
 
 
 @dataclass(frozen=True)
@@ -208,7 +202,8 @@ class _Reader:
         encoding = encoding_of(start, given, is_utf8=is_utf8)
         data = b"".join(lines[:_HEAD]) + b"\n" + odd
         objects = [*lines_of(decode(data, encoding))]
-        broken = self._first_broken(uri, encoding) if self._looks_broken(objects) else None
+        looks_broken = self.finds_broken or BROKEN in objects
+        broken = self._first_broken(uri, encoding) if looks_broken else None
         if broken and is_whole:
             found = self._document(uri, start, encoding, is_whole=True)
             if BROKEN not in found.objects:
@@ -217,9 +212,6 @@ class _Reader:
             data += broken[1].encode(encoding or "utf-8") + b"\n"
             objects = [*lines_of(decode(data, encoding))]
         return _Sample(uri, data, encoding, objects, broken=broken)
-
-    def _looks_broken(self, objects: Sequence[Any]) -> bool:
-        return self.finds_broken or any(each is BROKEN for each in objects)
 
     def _document(self, uri: str, data: bytes, encoding: str, *, is_whole: bool) -> _Sample:
         if not is_whole:
@@ -261,9 +253,6 @@ class _Reader:
         return None
 
 
-# -- comparing -------------------------------------------------------------------------------------
-
-
 def _problems(
     session: Any,
     samples: Sequence[_Sample],
@@ -274,7 +263,7 @@ def _problems(
         return
     with written(session, "json", [each.data for each in samples]) as files:
         read = files.read(read_options, columns)
-        if read is None and _CORRUPT not in columns.names:
+        if read is None and CORRUPT not in columns.names:
             yield NOT_READ
             return
         found = _first_difference(samples, read[1], columns) if read else _corrupt(samples)
@@ -288,8 +277,8 @@ def _corrupt(samples: Sequence[_Sample]) -> tuple[str, str]:
     """Return the difference if Spark takes all lines for no JSON, which it cannot show."""
     odd = next((each for each in samples if each.broken or each.encoding), samples[0])
     if odd.encoding and not odd.broken:
-        return _CORRUPT, f"{path_in(odd.uri)} is not UTF-8, and Spark reads no value of it"
-    return _CORRUPT, _broken_text(odd)
+        return CORRUPT, f"{path_in(odd.uri)} is not UTF-8, and Spark reads no value of it"
+    return CORRUPT, _broken_text(odd)
 
 
 def _first_difference(
@@ -301,7 +290,7 @@ def _first_difference(
         for value, row in zip(sample.objects, read, strict=False):
             if value is BROKEN:
                 if _is_empty(row, columns):
-                    return _CORRUPT if _CORRUPT in columns.names else "", _broken_text(sample)
+                    return CORRUPT if CORRUPT in columns.names else "", _broken_text(sample)
                 continue
             found = difference(value, row, columns)
             if found is not None:
@@ -309,7 +298,7 @@ def _first_difference(
                 return found, f"{path} has {shown}, of which Spark reads {found} otherwise"
         if len(sample.objects) != len(read):
             if sample.broken or sample.has_documents:
-                return _CORRUPT, _broken_text(sample)
+                return CORRUPT, _broken_text(sample)
             counts = f"{len(sample.objects)} objects in a sample, and Spark reads {len(read)} rows"
             return "", f"{path} has {counts}"
     return None
@@ -317,7 +306,7 @@ def _first_difference(
 
 def _is_empty(row: Any, columns: spark.StructType) -> bool:
     """Return whether Spark has no value of a line either, but for the line itself."""
-    names = [each.name for each in columns.fields if each.name != _CORRUPT]
+    names = [each.name for each in columns.fields if each.name != CORRUPT]
     return all(row[name] is None for name in names)
 
 

@@ -30,10 +30,7 @@ from lance_bridge_spark.schemas import batch_schema
 from ..plan import Problem, warning
 from ..spark.session import spark_errors
 from ..spark.sources import ICEBERG, SourceTable
-from .storage import Storage, UnreachableError, hadoop_path, spread
-
-# -- Avro ------------------------------------------------------------------------------------------
-
+from .storage import Storage, UnreachableError, hadoop_path, reason, spread
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
@@ -229,16 +226,15 @@ def read_all(storage: Storage, format: str, files: Sequence[str]) -> FileSchemas
     Raises:
         UnreachableError: One cannot be read, such as an encrypted or a damaged file.
     """
-    read_by_spark = _READERS[format]
     # Blocks of Avro are counted one by one, which is slow through Spark's file systems.
     may_count = format != "avro" or all(storage.is_local(uri) for uri in files[:1])
 
     def read_one(uri: str) -> _Footer:
         try:
             with storage.open(uri) as file:
-                return read_by_spark(file, may_count)
+                return _READERS[format](file, may_count)
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
+            raise UnreachableError(f"{uri}: {reason(error)}") from error
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(read_one, files))
@@ -258,20 +254,16 @@ _Footer = tuple[pa.Schema, int | None, bool]
 
 
 def _parquet(file: BinaryIO, _: bool) -> _Footer:
-    read_by_spark = pq.ParquetFile(pa.PythonFile(file, mode="r"))
-    notes = read_by_spark.metadata.metadata or {}
+    opened = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+    notes = opened.metadata.metadata or {}
     by = notes.get(_SPARK, _NO_OLD_SPARK)
     is_old = by < _NO_OLD_SPARK or any(each in notes for each in _OF_OLD_CALENDAR)
-    return (
-        read_by_spark.schema_arrow.remove_metadata(),
-        int(read_by_spark.metadata.num_rows),
-        is_old,
-    )
+    return opened.schema_arrow.remove_metadata(), int(opened.metadata.num_rows), is_old
 
 
 def _orc(file: BinaryIO, _: bool) -> _Footer:
-    read_by_spark = orc.ORCFile(pa.PythonFile(file, mode="r"))
-    return read_by_spark.schema.remove_metadata(), int(read_by_spark.nrows), True
+    opened = orc.ORCFile(pa.PythonFile(file, mode="r"))
+    return opened.schema.remove_metadata(), int(opened.nrows), True
 
 
 def _avro(file: BinaryIO, may_count: bool) -> _Footer:
@@ -434,11 +426,7 @@ def read_snapshot(session: Any, storage: Storage, source: SourceTable) -> Snapsh
             return _iceberg(session, storage, source)
         return _Delta(storage, source).snapshot()
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[:1] or [type(error).__name__]
-        raise UnreachableError(f"the metadata of {source.name}: {reason[0][:200]}") from error
-
-
-# -- Delta -----------------------------------------------------------------------------------------
+        raise UnreachableError(f"the metadata of {source.name}: {reason(error)}") from error
 
 
 class _Delta:
@@ -452,11 +440,10 @@ class _Delta:
         self._columns, self._file = "", ""
 
     def snapshot(self) -> Snapshot:
-        first = 0
-        for version, names in self._checkpoints():
-            first = version + 1
-            for name in names:
-                self._add(self._in_checkpoint(name), name)
+        last, names = self._last_checkpoint()
+        first = last + 1
+        for name in names:
+            self._add(self._in_checkpoint(name), name)
         for version in range(first, self._version + 1):
             name = f"{version:020d}.json"
             self._add(self._in_commit(name), name)
@@ -465,22 +452,21 @@ class _Delta:
         columns = batch_schema(StructType.fromJson(json.loads(self._columns)))
         return Snapshot(f"{self._log}/{self._file}", columns, rows)
 
-    def _checkpoints(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the files of the last checkpoint that is complete, if there is one."""
+    def _last_checkpoint(self) -> tuple[int, list[str]]:
+        """Return the last checkpoint that is complete, or -1, and its files."""
         found: dict[int, list[tuple[str, int]]] = {}
         for each in self._storage.files_below(self._log):
             match = _CHECKPOINT.fullmatch(each.inside)
             if match and int(match[1]) <= self._version:
                 found.setdefault(int(match[1]), []).append((each.inside, int(match[2] or 1)))
         whole = {v: parts for v, parts in found.items() if len(parts) == parts[0][1]}
-        if whole:
-            last = max(whole)
-            yield last, sorted(name for name, _ in whole[last])
+        last = max(whole, default=-1)
+        return last, sorted(name for name, _ in whole.get(last, ()))
 
     def _in_checkpoint(self, name: str) -> Iterator[dict[str, Any]]:
         with self._storage.open(f"{self._log}/{name}") as file:
-            read_snapshot = pq.ParquetFile(pa.PythonFile(file, mode="r"))
-            for batch in read_snapshot.iter_batches(columns=_IN_CHECKPOINT):
+            opened = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+            for batch in opened.iter_batches(columns=_IN_CHECKPOINT):
                 yield from batch.to_pylist()
 
     def _in_commit(self, name: str) -> Iterator[dict[str, Any]]:
@@ -512,9 +498,6 @@ def _rows_in(file: dict[str, Any]) -> int | None:
 
 def _as_uri(location: str) -> str:
     return PurePosixPath(location).as_uri() if location.startswith("/") else location.rstrip("/")
-
-
-# -- Iceberg ---------------------------------------------------------------------------------------
 
 
 def _iceberg(session: Any, storage: Storage, source: SourceTable) -> Snapshot:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -33,6 +33,7 @@ from .storage import (
     is_wide,
     open_text,
     path_in,
+    reason,
     spread,
 )
 
@@ -194,14 +195,14 @@ class FileRows:
                         yield self._hashes(batch.slice(0, max(most // _GROUPS, 1)), uri)
 
     @contextmanager
-    def _opened(self, uri: str) -> Iterator[_File]:
+    def _opened(self, uri: str) -> Iterator[_Parquet | _Orc]:
         try:
             with self._storage.open(uri) as file:
                 native = pa.PythonFile(file, mode="r")
                 is_orc = self._format == "orc"
                 yield _Orc(native, self._compared_in) if is_orc else _Parquet(native)
         except (pa.ArrowException, OSError) as error:
-            raise UnreachableError(f"{uri}: {str(error).splitlines()[0][:200]}") from error
+            raise UnreachableError(f"{uri}: {reason(error)}") from error
 
     def _compared_in(self, schema: pa.Schema) -> list[str]:
         """Return the names of a file's columns that are compared."""
@@ -229,9 +230,9 @@ def value_of_directory(column: Column, uri: str) -> pa.Array:
     Raises:
         IncomparableError: There is none of this name, or Spark alone knows its value.
     """
-    of = plain_type(column.field.type)
+    of, wanted = plain_type(column.field.type), column.name.lower()
     names = (name.partition("=") for name in path_in(uri).split("/")[:-1])
-    texts = [unquote(t) for name, sep, t in names if sep and _is_same(unquote(name), column)]
+    texts = [unquote(t) for name, sep, t in names if sep and unquote(name).lower() == wanted]
     if not texts or not any(check(of) for check in _OF_PARTITIONS):
         raise IncomparableError
     text = None if texts[-1] == _NULL else texts[-1]
@@ -245,30 +246,15 @@ def _position(stored: Mapping[str, int], column: Column) -> int | None:
     return stored.get(column.name, stored.get(column.name.lower()))
 
 
-def _is_same(name: str, column: Column) -> bool:
-    return name.lower() == column.name.lower()
-
-
 def _has_time(of: pa.DataType) -> bool:
     of = plain_type(of)
     parts = (of.field(number).type for number in range(of.num_fields))
     return pa.types.is_timestamp(of) or any(map(_has_time, parts))
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
-class _File(Protocol):
+class _Parquet:
     """An open file, whose rows are in groups."""
 
-    groups: int
-
-    def batches(self, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some groups."""
-        ...
-
-
-class _Parquet:
     def __init__(self, file: pa.NativeFile) -> None:
         # By default, INT96 becomes nanoseconds, which hold no times before 1677 or after 2262.
         self._file = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
@@ -311,7 +297,6 @@ _CHANGING = ("mode", "emptyvalue", "nanvalue", "positiveinf", "negativeinf", "lo
 """Read options with which Spark makes other rows or values of a text."""
 Values = Mapping[str, "Sequence[Any] | pa.ChunkedArray"]
 """The values of some rows by the name of their column in the files."""
-_CORRUPT = "_corrupt_record"
 _CHUNK = 8 << 20
 _DOCUMENT_BYTES = 64 << 20
 
@@ -352,7 +337,9 @@ class TextRows:
             reason = column.reason
             if column.is_partition:
                 reason = reason or self._reason(column)
-            elif field.name == _CORRUPT or not _is_comparable(field.dataType, is_csv=self._is_csv):
+            elif field.name == json_check.CORRUPT or not _is_comparable(
+                field.dataType, is_csv=self._is_csv
+            ):
                 reason = reason or "its texts become values of another type"
             if reason:
                 self.left_out[column.field.name] = reason
@@ -510,8 +497,7 @@ def _settle_text(options: Mapping[str, str], values: pa.Array) -> pa.Array:
     """Return texts without what no reader of CSV keeps: null and empty are the same."""
     values = values.fill_null("")
     values = pc.replace_substring(values, "\r\n", "\n")
-    spaces = ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
-    if any(options.get(each, "").lower() == "true" for each in spaces):
+    if csv_check.strips(options):
         values = pc.utf8_trim_whitespace(values)
     null = options.get("nullvalue", "")
     return pc.if_else(pc.equal(values, null), "", values) if null else values

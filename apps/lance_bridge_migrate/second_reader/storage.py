@@ -31,9 +31,6 @@ from ..plan import Problem, warning
 from ..spark import files
 from ..spark.session import java_class
 
-# -- files -----------------------------------------------------------------------------------------
-
-
 _BLOCK = 1 << 16
 
 
@@ -79,7 +76,7 @@ class Storage:
             system, path = self._system(uri)
             return str(system.makeQualified(path).toUri().getScheme()) in self.local_schemes
         except Py4JError as error:
-            raise UnreachableError(_reason(error)) from error
+            raise UnreachableError(reason(error)) from error
 
     def open(self, uri: str) -> BinaryIO:
         """Open a file by its percent-encoded URI.
@@ -94,7 +91,7 @@ class Storage:
             path = hadoop_path(self._session, uri)
             return io.BufferedReader(_HadoopFile(self._session, self._conf, path), _BLOCK)
         except (OSError, Py4JError) as error:
-            raise UnreachableError(_reason(error)) from error
+            raise UnreachableError(reason(error)) from error
 
     def files_below(self, location: str) -> list[StoredFile]:
         """Return all files below a directory, or below the directories that a glob matches.
@@ -109,7 +106,7 @@ class Storage:
             found = system.globStatus(path) or ()
             return [each for status in found for each in self._below(system, status.getPath())]
         except (OSError, Py4JError) as error:
-            raise UnreachableError(_reason(error)) from error
+            raise UnreachableError(reason(error)) from error
 
     def _system(self, location: str) -> tuple[Any, Any]:
         path = java_class(self._session, "org.apache.hadoop.fs.Path")(location)
@@ -152,7 +149,7 @@ def _local_files(root: str) -> Iterator[StoredFile]:
                 yield StoredFile(path, os.path.relpath(path, root), size)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Return the first line of an error that says something."""
     lines = [each.strip() for each in str(error).splitlines() if each.strip()]
     text = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
@@ -192,7 +189,7 @@ class _HadoopFile(io.RawIOBase):
             self._stream.seek(self._at)
             found = bytes(self._utils.toByteArray(self._stream, wanted))
         except Py4JError as error:
-            raise OSError(_reason(error)) from error
+            raise OSError(reason(error)) from error
         buffer[:wanted] = found
         self._at += wanted
         return wanted
@@ -283,7 +280,11 @@ def hidden_files(storage: Storage, format: str, stored: Iterable[StoredFile]) ->
     for each in stored:
         names = PurePosixPath(each.inside).parts
         hidden = [name for name in names if _HIDDEN.match(name)]
-        if not hidden or not each.size or any(_is_of_no_table(name) for name in hidden):
+        if (
+            not hidden
+            or not each.size
+            or any(fnmatchcase(name, p) for name in hidden for p in _OF_NO_TABLE)
+        ):
             continue
         if _has_rows(storage, format, each):
             found.append(each.path)
@@ -295,10 +296,6 @@ def visible(stored: Iterable[StoredFile]) -> Iterator[StoredFile]:
     for each in stored:
         if each.size and not any(_HIDDEN.match(name) for name in PurePosixPath(each.inside).parts):
             yield each
-
-
-def _is_of_no_table(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in _OF_NO_TABLE)
 
 
 def _has_rows(storage: Storage, format: str, file: StoredFile) -> bool:

@@ -385,16 +385,8 @@ _TYPE = "_change_type"
 _ADDED = ("insert", "update_postimage")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Added rows and deleted rows; unchanged rows may be in both.
-
-    Attributes:
-        deleted: None if no rows were deleted.
-    """
-
-    added: DataFrame
-    deleted: DataFrame | None = None
+Difference = tuple[DataFrame, "DataFrame | None"]
+"""Added rows and deleted rows, or None if there are none; unchanged rows may be in both."""
 
 
 def difference(spark: Any, source: SourceTable, since: int | None) -> Difference:
@@ -409,13 +401,13 @@ def difference(spark: Any, source: SourceTable, since: int | None) -> Difference
     """
     now = source.read(spark)
     if since is None:
-        return Difference(now)
+        return now, None
     if since == source.snapshot:  # the formats refuse an empty range
-        return Difference(now.where("false"))
+        return now.where("false"), None
     before = source.model_copy(update={"snapshot": since}).read(spark)
     with spark_errors(f"The changes of '{source.name}' cannot be read"):
         find = _appended_rows if source.format == ICEBERG else _feed_rows
-        return find(spark, source, since, now.columns) or Difference(now, before)
+        return find(spark, source, since, now.columns) or (now, before)
 
 
 def _appended_rows(
@@ -428,7 +420,7 @@ def _appended_rows(
     name = table.sql_name if table.catalog else table.location
     added = reader.option("end-snapshot-id", str(table.snapshot)).load(name)
     # These rows have the current columns of the table, not those of the snapshot.
-    return Difference(added) if added.columns == columns else None
+    return (added, None) if added.columns == columns else None
 
 
 def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
@@ -458,9 +450,8 @@ def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -
     fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
     if [name for name in fed.columns if name in columns] != columns:
         return None
-    added, deleted = F.col(_TYPE).isin(*_ADDED), ~F.col(_TYPE).isin(*_ADDED)
-    chosen = [F.col(quoted((name,))) for name in columns]
-    return Difference(*(fed.where(each).select(*chosen) for each in (added, deleted)))
+    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [F.col(quoted((name,))) for name in columns]
+    return fed.where(is_added).select(*chosen), fed.where(~is_added).select(*chosen)
 
 
 def _has_feed(spark: Any, table: SourceTable, since: int) -> bool:

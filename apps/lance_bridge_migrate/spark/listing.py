@@ -94,17 +94,8 @@ def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[t
     return [each for one in found for each in (one, *_namespaces(spark, catalog, one))]
 
 
-@dataclass(frozen=True)
-class Description:
-    """A catalog's description of a table.
-
-    Attributes:
-        details: The detailed table information of DESCRIBE TABLE EXTENDED.
-        partitions: The partition columns.
-    """
-
-    details: Mapping[str, str]
-    partitions: tuple[str, ...]
+Description = tuple[Mapping[str, str], tuple[str, ...]]
+"""The detailed table information of DESCRIBE TABLE EXTENDED, and the partition columns."""
 
 
 def describe_all(
@@ -134,17 +125,15 @@ def _describe_many(
     wanted = spark._jvm.PythonUtils.toSeq(names)
     described = session_catalog(spark).getTablesByName(wanted)
     # Read Scala collections as strings, with one call each.
-    found = {}
+    found: dict[tuple[str, ...], Description] = {}
     for number in range(described.size()):
         table = described.apply(number)
         text = str(table.toLinkedHashMap().mkString(_SEPARATOR))
         parts = [each.partition(" -> ") for each in text.split(_SEPARATOR)]
         columns = str(table.partitionColumnNames().mkString(_SEPARATOR))
         key = (*tables[0][:-1], str(table.identifier().table()))
-        found[key] = Description(
-            {name: value for name, _, value in parts},
-            tuple(columns.split(_SEPARATOR)) if columns else (),
-        )
+        partitions = tuple(columns.split(_SEPARATOR)) if columns else ()
+        found[key] = ({name: value for name, _, value in parts}, partitions)
     return found
 
 
@@ -170,8 +159,8 @@ def describe(
     if description is None:
         with spark_errors(f"'{shown}' cannot be described"), requiring_package("", shown):
             rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-        description = Description(_details(rows), _partitions(rows))
-    details = description.details
+        description = (_details(rows), _partitions(rows))
+    details, partitions = description
     properties = details.get("Table Properties", "").lower()
     if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
         return None
@@ -183,7 +172,7 @@ def describe(
         format=_format(details, properties),
         # Tables of a storage handler have no files, but may have a location.
         location="" if _STORAGE_HANDLER in properties else details.get("Location", ""),
-        partitions=description.partitions,
+        partitions=partitions,
         statistics=Statistics.of(
             details.get("Statistics", ""), details.get("Table Properties", "")
         ),

@@ -30,33 +30,11 @@ _MODULES = ("levels", "plan", "record", "endpoints", "migration", "run")
 """Each imports the ones before it, so that a name is looked for in this order."""
 
 __all__ = [
-    "Address",
-    "Directory",
-    "Endpoints",
-    "Item",
-    "ItemState",
-    "Level",
-    "Migration",
-    "MigrationType",
-    "Migrations",
-    "NullProgress",
-    "Options",
-    "Plan",
-    "Problem",
-    "Record",
-    "RunOptions",
-    "Severity",
-    "State",
-    "Step",
-    "StepContext",
-    "Survey",
-    "address_of",
-    "execute",
-    "make_plan",
-    "migration_type",
-    "undo",
-    "verify",
-]
+    "Address", "Directory", "Endpoints", "Item", "ItemState", "Level", "Migration",
+    "MigrationType", "Migrations", "NullProgress", "Options", "Plan", "Problem", "Record",
+    "RunOptions", "Severity", "State", "Step", "StepContext", "Survey", "address_of", "execute",
+    "make_plan", "migration_type", "undo", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

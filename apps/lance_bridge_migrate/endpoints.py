@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from lance_namespace.errors import NamespaceNotFoundError
 from pydantic import Field
@@ -45,14 +46,12 @@ class Endpoints:
     @property
     def source_tables(self) -> Tables:
         """The tables of the source, which must be a catalog."""
-        tables: Tables = self.source.tables
-        return tables
+        return cast("Tables", self.source.tables)
 
     @property
     def target_tables(self) -> Tables:
         """The tables of the target, which must be a catalog."""
-        tables: Tables = self.target.tables
-        return tables
+        return cast("Tables", self.target.tables)
 
 
 def address_of(namespace: LanceBridgeNamespace) -> Address:
@@ -193,9 +192,5 @@ def may_match(namespace: Path, selection: Selection) -> bool:
     A pattern may match if its text before the first wildcard is consistent with the namespace.
     """
     prefix = display(namespace).lower() + "."
-    return any(_may_match_prefix(prefix, pattern.lower()) for pattern in selection.include)
-
-
-def _may_match_prefix(prefix: str, pattern: str) -> bool:
-    plain = pattern[: min((pattern.find(c) for c in "*?[" if c in pattern), default=len(pattern))]
-    return plain.startswith(prefix) or prefix.startswith(plain)
+    plain = [re.split(r"[*?[]", pattern.lower())[0] for pattern in selection.include]
+    return any(each.startswith(prefix) or prefix.startswith(each) for each in plain)

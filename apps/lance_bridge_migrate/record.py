@@ -109,8 +109,7 @@ def read(path: Path) -> list[Event]:
     Raises:
         InvalidTableStateError: (19) a line before the last ones is not an event.
     """
-    events, _ = _parse(path)
-    return events
+    return _parse(path)[0]
 
 
 def _parse(path: Path) -> tuple[list[Event], int]:
@@ -247,10 +246,6 @@ class ItemState(BaseModel):
     is_undone: bool = False
 
     @property
-    def key(self) -> str:
-        return self.item.key
-
-    @property
     def has_started(self) -> bool:
         return bool(self.steps)
 
@@ -267,9 +262,8 @@ class ItemState(BaseModel):
             return State.FAILED
         if self.is_done:
             return State.DONE if all(check.ok for check in self.checks) else State.DIFFERS
-        return State.STARTED if self.has_started else self._planned_state()
-
-    def _planned_state(self) -> State:
+        if self.has_started:
+            return State.STARTED
         if self.item.nothing_to_do:
             return State.NOTHING_TO_DO
         return State.BLOCKED if self.item.blockers else State.PLANNED

@@ -31,9 +31,6 @@ from .plan import Facts, Item, ItemType, Options, Plan, new_id, now, without_cla
 from .record import Event, Failure, ItemState, Journal, Migration, Name, Record
 from .targets import namespace_steps
 
-# -- session ---------------------------------------------------------------------------------------
-
-
 _OUTAGES = (ServiceUnavailableError, UnauthenticatedError)
 _MAX_CONSECUTIVE_FAILURES = 5
 _log = logging.getLogger(__name__)

@@ -61,9 +61,6 @@ def _parameters_of(group: Any) -> list[inspect.Parameter]:
     ]
 
 
-# -- arguments -------------------------------------------------------------------------------------
-
-
 def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
     """Return the identifiers of migrations that start with `incomplete`, latest first."""
     state = context.params.get("state")
@@ -81,8 +78,6 @@ MigrationId = Annotated[
         help="The migration's identifier: see migrate list.", autocompletion=migration_ids
     ),
 ]
-
-# -- options ---------------------------------------------------------------------------------------
 
 StateDirectory = Annotated[
     str | None,

@@ -285,9 +285,6 @@ def _missed_changes(options: CatchUpOptions, total: int, expected: int) -> Probl
     return warning(f"{text}changed, deleted, {late}; {_NEEDS_KEY}")
 
 
-# -- verifying -------------------------------------------------------------------------------------
-
-
 def _checks(work: StepContext, level: Level) -> Iterator[Check]:
     """Compare the whole source, as the increment read it, with the table."""
     spark = work.endpoints.source

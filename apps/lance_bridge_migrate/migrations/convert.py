@@ -304,9 +304,6 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, SparkSchemas | None, Se
     return frame, found, reading
 
 
-# -- verifying -------------------------------------------------------------------------------------
-
-
 def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     """Compare the source with the version that the migration wrote."""
     spark = work.endpoints.source

@@ -279,9 +279,6 @@ def _drop_table(work: StepContext) -> None:
         work.endpoints.target.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-# -- verifying -------------------------------------------------------------------------------------
-
-
 def _read_target(work: StepContext, columns: Any) -> Any:
     """Return the written rows. Partition columns have the source's types, not inferred ones."""
     spark, facts = work.endpoints.target, ExportFacts.of(work.item)

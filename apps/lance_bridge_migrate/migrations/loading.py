@@ -276,9 +276,6 @@ def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
     return version
 
 
-# -- Spark -----------------------------------------------------------------------------------------
-
-
 _log = logging.getLogger(__name__)
 
 LOAD = "load"

@@ -198,9 +198,6 @@ def _require_unmanaged(tables: Tables, item: Item) -> Item:
     return item.with_problems(blocker(text)) if manager else item
 
 
-# -- steps ---------------------------------------------------------------------------------------
-
-
 def manage_versions(work: StepContext) -> Facts:
     """Make the catalog manage the versions of the table."""
     work.note(**{MANAGING: True})

@@ -305,9 +305,6 @@ def _agree(files: Samples, samples: Sequence[CsvSample], options: Mapping[str, s
     return read is not None and _first_difference(samples, read[1], columns, options) is None
 
 
-# -- what looks wrong ------------------------------------------------------------------------------
-
-
 def _looks(samples: Sequence[CsvSample]) -> Iterator[Problem]:
     """Yield warnings if the first line looks like a header, or another separator is likely."""
     first = samples[0]

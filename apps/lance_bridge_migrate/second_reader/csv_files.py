@@ -15,15 +15,8 @@ from pyarrow import csv
 
 from .storage import UnreachableError
 
-# -- dialects --------------------------------------------------------------------------------------
-
-
 _DEFAULT_SEPARATOR, _DEFAULT_QUOTE, _BACKSLASH = ",", '"', "\\"
 _UNSUPPORTED = ("lineSep", "comment", "unescapedQuoteHandling", "charToEscapeQuoteEscaping")
-
-
-class UnsupportedOptionError(UnreachableError):
-    """A read option that the second reader does not know; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ def dialect_of(read_options: Mapping[str, str]) -> Dialect:
     An escape character counts only if it is given: without one, doubled quotes are the rule.
 
     Raises:
-        UnsupportedOptionError: The second reader cannot do what an option says.
+        UnreachableError: The second reader cannot do what an option says.
     """
     options = {key.lower(): value for key, value in read_options.items()}
     unknown = next((key for key in _UNSUPPORTED if options.get(key.lower())), None)
@@ -105,9 +98,8 @@ def dialect_of(read_options: Mapping[str, str]) -> Dialect:
     separator = separator.replace("\\t", "\t")
     quote = options.get("quote", _DEFAULT_QUOTE)
     if unknown is not None or len(separator) != 1 or len(quote) != 1 or not separator.isascii():
-        raise UnsupportedOptionError(
-            f"the read option {unknown or ('sep' if len(separator) != 1 else 'quote')}"
-        )
+        name = unknown or ("sep" if len(separator) != 1 else "quote")
+        raise UnreachableError(f"the read option {name}")
     return Dialect(
         separator,
         quote,

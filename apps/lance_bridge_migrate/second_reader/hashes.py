@@ -254,9 +254,6 @@ def _mixed(values: Hashes) -> Hashes:
     return np.asarray(values ^ (values >> np.uint64(31)))
 
 
-# -- parts of types --------------------------------------------------------------------------------
-
-
 def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         return _plain(values.combine_chunks())

@@ -173,9 +173,6 @@ class _HadoopFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = max(start + offset, 0)
@@ -313,15 +310,14 @@ def _has_rows(storage: Storage, format: str, file: StoredFile) -> bool:
 
 def unregistered_partitions(
     stored: Iterable[StoredFile], registered: Sequence[str], levels: int
-) -> Iterator[str]:
-    """Yield the directories of partitions that have files, and are not in the catalog.
+) -> set[str]:
+    """Return the directories of partitions that have files, and are not in the catalog.
 
     Args:
         registered: The locations of the partitions in the catalog.
         levels: The number of partition columns.
     """
-    known = {_path(each) for each in registered}
-    seen = set()
+    found = set()
     for each in stored:
         names = PurePosixPath(each.inside).parts
         directories = names[:levels]
@@ -330,10 +326,8 @@ def unregistered_partitions(
         if any(_HIDDEN.match(name) for name in names) or not each.size:
             continue
         root = each.path[: len(each.path) - len(each.inside)].rstrip("/")
-        directory = f"{root}/{'/'.join(directories)}"
-        if directory not in known and directory not in seen:
-            seen.add(directory)
-            yield directory
+        found.add(f"{root}/{'/'.join(directories)}")
+    return found - {_path(each) for each in registered}
 
 
 def _path(location: str) -> str:

@@ -130,21 +130,10 @@ def _changed_at_low(
         return None
     is_low = F.col(quoted((column,))) == _value(range.low, column_type(source, column))
     rows = source.where(is_low)
-    if any(_has_map(field.dataType) for field in source.schema.fields):
+    if "map<" in source.schema.simpleString():
         return rows  # Spark cannot compare maps, so that these rows are merged again.
-    return rows.exceptAll(_select_like(source, target.where(is_low)))
-
-
-def _has_map(data_type: spark.DataType) -> bool:
-    if isinstance(data_type, spark.ArrayType):
-        return _has_map(data_type.elementType)
-    if isinstance(data_type, spark.StructType):
-        return any(_has_map(field.dataType) for field in data_type.fields)
-    return isinstance(data_type, spark.MapType)
-
-
-def _select_like(source: DataFrame, target: DataFrame) -> DataFrame:
-    return target.select(*[F.col(quoted((name,))) for name in source.columns])
+    same_columns = [F.col(quoted((name,))) for name in source.columns]
+    return rows.exceptAll(target.where(is_low).select(*same_columns))
 
 
 # As numbers, timestamps do not depend on the session's time zone. Bytes may not be UTF-8.

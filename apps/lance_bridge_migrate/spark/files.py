@@ -97,22 +97,17 @@ def is_pattern(path: str) -> bool:
     return _GLOB_CHARACTERS.search(path) is not None
 
 
-def has_match(spark: Any, directory: str, pattern: str) -> bool:
-    """Return whether a directory, or one of those that its glob matches, has paths of a pattern."""
-    return bool(_matches(spark, directory, pattern))
-
-
 def first_name(spark: Any, directory: str, pattern: str, *, is_directory: bool) -> str | None:
     """Return the first name of a directory, or of a file, in a directory, without hidden ones."""
-    for each in _matches(spark, directory, pattern):
+    for each in matches(spark, directory, pattern):
         name = str(each.getPath().getName())
         if each.isDirectory() == is_directory and not HIDDEN.match(name):
             return name
     return None
 
 
-def _matches(spark: Any, directory: str, pattern: str) -> Any:
-    """Return the statuses of the paths that match a glob pattern in a directory."""
+def matches(spark: Any, directory: str, pattern: str) -> Any:
+    """Return the statuses of the paths that match a glob in a directory, or in all of its glob."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         if system.isFile(path):  # below a file, some file systems raise an error
             return ()

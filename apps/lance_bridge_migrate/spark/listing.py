@@ -500,9 +500,6 @@ def _has_files(frame: DataFrame) -> bool:
         return bool(len(frame._jdf.inputFiles()))
 
 
-# -- when the source is read -----------------------------------------------------------------------
-
-
 def require_complete(
     spark: Any, source: SourceTable, planned: files.Size | None, *, ignore_statistics: bool
 ) -> None:

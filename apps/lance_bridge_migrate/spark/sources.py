@@ -420,7 +420,7 @@ def require_plain_files(spark: Any, path: str, format: str) -> None:
         return
     for directory in _possible_tables(path):
         for name, owner, advice in _TABLES:
-            if files.has_match(spark, directory, name):
+            if files.matches(spark, directory, name):
                 raise unsupported(
                     f"'{path}' has files of {owner} ({directory}/{name}), of which Spark would "
                     f"also read deleted and outdated rows as {format}. {advice}"

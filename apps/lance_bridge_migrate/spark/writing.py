@@ -364,9 +364,6 @@ def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
     return [unpack(row) for row in rows]
 
 
-# -- reading back ----------------------------------------------------------------------------------
-
-
 def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
     """Return the rows of a table's version as a DataFrame."""
     become_active(spark)

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .endpoints import Directory, Endpoints, address_of
     from .levels import Level
-    from .migration import (
-        MigrationType,
-        NullProgress,
-        Step,
-        StepContext,
-        Survey,
-        migration_type,
-    )
+    from .migration import MigrationType, NullProgress, Step, StepContext, Survey, migration_type
     from .plan import Address, Item, Options, Plan, Problem, Severity
     from .record import ItemState, Migration, Migrations, Record, State
     from .run import RunOptions, execute, make_plan, undo, verify

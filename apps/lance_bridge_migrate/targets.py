@@ -338,9 +338,7 @@ def with_properties(entry: TableEntry, properties: Mapping[str, str]) -> TableEn
 
 
 def replace_properties(
-    entry: TableEntry,
-    properties: Mapping[str, str],
-    ownership: Mapping[str, str] | None = None,
+    entry: TableEntry, properties: Mapping[str, str], ownership: Mapping[str, str] | None = None
 ) -> None:
     """Replace all properties of an entry, including those of the table format.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer import Argument, Option
 
 from lance_bridge.user_files import MIGRATIONS, default_directory
 from lance_bridge_cli.arguments import OutputOption, Properties, parse_name, usage_error
@@ -21,6 +22,8 @@ from lance_bridge_cli.output import Output
 from ..levels import Level
 
 Command = Callable[..., None]
+Repeated = list[str] | None
+"""The values of an option that may be repeated."""
 
 
 def with_options(command: Command) -> Command:
@@ -74,32 +77,25 @@ def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
 
 MigrationId = Annotated[
     str,
-    typer.Argument(
-        help="The migration's identifier: see migrate list.", autocompletion=migration_ids
-    ),
+    Argument(help="The migration's identifier: see migrate list.", autocompletion=migration_ids),
 ]
 
 StateDirectory = Annotated[
     str | None,
-    typer.Option(
-        "--state", help="Directory of plans and journals; by default $LANCE_BRIDGE_STATE."
-    ),
+    Option("--state", help="Directory of plans and journals; by default $LANCE_BRIDGE_STATE."),
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option("--parallelism", min=1, max=64, help="Number of tables to process in parallel."),
+    Option("--parallelism", min=1, max=64, help="Number of tables to process in parallel."),
 ]
 SourceProperties = Annotated[
-    list[str] | None,
-    typer.Option("--source-property", "-s", help="A property of the source: key=value."),
+    Repeated, Option("--source-property", "-s", help="A property of the source: key=value.")
 ]
 CreateNamespaces = Annotated[
-    bool,
-    typer.Option("--make-namespaces/--no-namespaces", help="Create missing namespaces."),
+    bool, Option("--make-namespaces/--no-namespaces", help="Create missing namespaces.")
 ]
 NameTemplate = Annotated[
-    str,
-    typer.Option("--name", help="Name of each new table; {table} is its current name."),
+    str, Option("--name", help="Name of each new table; {table} is its current name.")
 ]
 
 
@@ -115,8 +111,7 @@ class TargetNamespace:
     """The namespace of new tables in the target."""
 
     namespace: Annotated[
-        str | None,
-        typer.Option("--namespace", "-n", help="The target's namespace: db, or main.db."),
+        str | None, Option("--namespace", "-n", help="The target's namespace: db, or main.db.")
     ] = None
     make_namespaces: CreateNamespaces = True
 
@@ -134,17 +129,15 @@ class Execution:
 
     parallelism: Parallelism = None
     verify: Annotated[
-        Level | None, typer.Option("--verify", help="Verification level of each table.")
+        Level | None, Option("--verify", help="Verification level of each table.")
     ] = None
-    skip_blocked: Annotated[bool, typer.Option("--skip-blocked", help="Skip blocked tables.")] = (
-        False
-    )
+    skip_blocked: Annotated[bool, Option("--skip-blocked", help="Skip blocked tables.")] = False
     stop_on_error: Annotated[
-        bool, typer.Option("--stop-on-error", help="Start no further table after a failure.")
+        bool, Option("--stop-on-error", help="Start no further table after a failure.")
     ] = False
     when_done: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--when-done",
             help="A command to run at the end; it gets LANCE_BRIDGE_MIGRATION and "
             "LANCE_BRIDGE_MIGRATION_STATE.",
@@ -152,7 +145,7 @@ class Execution:
     ] = None
     when_done_url: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--when-done-url",
             help="URL to post the result to at the end, as JSON: http:// or https://.",
             callback=http_url,
@@ -179,11 +172,7 @@ class Planning(Execution):
     """Options of a command that makes a plan and may execute it."""
 
     execute: Annotated[
-        bool,
-        typer.Option(
-            "--execute/--dry-run",
-            help="Execute the plan, or only show and save it.",
-        ),
+        bool, Option("--execute/--dry-run", help="Execute the plan, or only show and save it.")
     ] = False
 
 
@@ -192,16 +181,15 @@ class SelectedTables(Planning):
     """Options of a command that makes a plan for selected tables."""
 
     include: Annotated[
-        list[str] | None,
-        typer.Option(
+        Repeated,
+        Option(
             "--include",
             "-i",
             help="Pattern of tables to include: sales.*. Repeatable; default: all.",
         ),
     ] = None
     exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", "-x", help="Pattern of tables to exclude. Repeatable."),
+        Repeated, Option("--exclude", "-x", help="Pattern of tables to exclude. Repeatable.")
     ] = None
 
     @property
@@ -216,12 +204,10 @@ class SparkSettings:
     """The Spark session of a command."""
 
     metastore: Annotated[
-        str | None,
-        typer.Option("--metastore", help="Metastore of Spark's tables: thrift://host:9083."),
+        str | None, Option("--metastore", help="Metastore of Spark's tables: thrift://host:9083.")
     ] = None
     spark_conf: Annotated[
-        list[str] | None,
-        typer.Option("--spark-conf", "-c", help="A setting of Spark: key=value. Repeatable."),
+        Repeated, Option("--spark-conf", "-c", help="A setting of Spark: key=value. Repeatable.")
     ] = None
 
 
@@ -230,9 +216,8 @@ class LanceFiles:
     """Options of the Lance files to write."""
 
     data_storage_version: Annotated[
-        str | None,
-        typer.Option("--data-storage-version", help="Of Lance's files: 2.0, 2.1, stable."),
+        str | None, Option("--data-storage-version", help="Of Lance's files: 2.0, 2.1, stable.")
     ] = None
     max_rows_per_file: Annotated[
-        int | None, typer.Option("--max-rows-per-file", min=1, help="Of Lance's files.")
+        int | None, Option("--max-rows-per-file", min=1, help="Of Lance's files.")
     ] = None

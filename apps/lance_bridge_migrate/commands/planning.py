@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from typer import Argument, Option
 
 import lance_bridge_migrate as migrations
 from lance_bridge_cli.arguments import (
@@ -28,6 +29,7 @@ from .options import (
     MigrationId,
     NameTemplate,
     Planning,
+    Repeated,
     SelectedTables,
     SourceProperties,
     SparkSettings,
@@ -42,15 +44,14 @@ app = typer.Typer()
 @app.command()
 @with_options
 def register(
-    directory: Annotated[str, typer.Argument(help="A directory, or a URI of an object store.")],
+    directory: Annotated[str, Argument(help="A directory, or a URI of an object store.")],
     catalog: CatalogName,
     *,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of the tables in its root.")
+        str, Option("--namespace", "-n", help="Namespace of the tables in its root.")
     ],
     flatten: Annotated[
-        bool,
-        typer.Option("--flatten", help="Put tables of child namespaces into the same namespace."),
+        bool, Option("--flatten", help="Put tables of child namespaces into the same namespace.")
     ] = False,
     make_namespaces: CreateNamespaces = True,
     source_properties: SourceProperties = None,
@@ -134,12 +135,12 @@ def _migrate_between(
 def properties(
     catalog: CatalogName,
     *,
-    to: Annotated[str, typer.Option("--to", help="ours or others.")] = "ours",
+    to: Annotated[str, Option("--to", help="ours or others.")] = "ours",
     table_type: Annotated[
-        str, typer.Option("--table-type", help="With others: lance or LANCE.")
+        str, Option("--table-type", help="With others: lance or LANCE.")
     ] = "LANCE",
     managed_by: Annotated[
-        str, typer.Option("--managed-by", help="With others: storage, catalog, or nothing.")
+        str, Option("--managed-by", help="With others: storage, catalog, or nothing.")
     ] = "storage",
     planning: SelectedTables,
 ) -> None:
@@ -156,9 +157,7 @@ def properties(
 def management(
     catalog: CatalogName,
     *,
-    to: Annotated[
-        str, typer.Option("--to", help="Where versions are managed: catalog or storage.")
-    ],
+    to: Annotated[str, Option("--to", help="Where versions are managed: catalog or storage.")],
     planning: SelectedTables,
 ) -> None:
     """Move the versions of tables into the catalog, or back to their storage.
@@ -185,79 +184,72 @@ def convert(
     catalog: CatalogName,
     *,
     spark_catalog: Annotated[
-        str, typer.Option("--spark-catalog", help="Spark's catalog of the tables.")
+        str, Option("--spark-catalog", help="Spark's catalog of the tables.")
     ] = "spark_catalog",
     path: Annotated[
-        str | None, typer.Option("--path", help="A directory or file, instead of tables.")
+        str | None, Option("--path", help="A directory or file, instead of tables.")
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", help="With --path: parquet, orc, avro, csv, json, delta …")
+        str, Option("--format", help="With --path: parquet, orc, avro, csv, json, delta …")
     ] = "parquet",
     table: Annotated[
-        str | None, typer.Option("--table", help="With --path: the name of the new table.")
+        str | None, Option("--table", help="With --path: the name of the new table.")
     ] = None,
     reader: Annotated[
         str,
-        typer.Option(
+        Option(
             "--reader",
             help="With --path: pyarrow has types that Spark does not have, such as nanoseconds.",
         ),
     ] = "spark",
     read_option: Annotated[
-        list[str] | None,
-        typer.Option("--read-option", help="With --path, of Spark's reader: header=true."),
+        Repeated, Option("--read-option", help="With --path, of Spark's reader: header=true.")
     ] = None,
     into: TargetNamespace,
     name: NameTemplate = "{table}",
     cast: Annotated[
-        list[str] | None, typer.Option("--cast", help="Another type: column=type. Repeatable.")
+        Repeated, Option("--cast", help="Another type: column=type. Repeatable.")
     ] = None,
     rename_column: Annotated[
-        list[str] | None,
-        typer.Option("--rename-column", help="Another name: column=new_name. Repeatable."),
+        Repeated, Option("--rename-column", help="Another name: column=new_name. Repeatable.")
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--settings",
             help="A YAML file of options, by the names of the migrations' document; with tables: "
             "for single ones. Options of the command override it.",
         ),
     ] = None,
     vector: Annotated[
-        list[str] | None,
-        typer.Option("--vector", help="The length of a column of vectors: column=768."),
+        Repeated, Option("--vector", help="The length of a column of vectors: column=768.")
     ] = None,
     find_vectors: Annotated[
-        bool,
-        typer.Option("--find-vectors", help="Find lists of floats that have one length."),
+        bool, Option("--find-vectors", help="Find lists of floats that have one length.")
     ] = False,
     count: Annotated[
-        bool, typer.Option("--count/--no-count", help="Count the rows for the plan.")
+        bool, Option("--count/--no-count", help="Count the rows for the plan.")
     ] = True,
     ignore_statistics: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--ignore-statistics",
             help="Ignore statistics of the catalog that count more rows or files than exist.",
         ),
     ] = False,
     accept_differences: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--accept-differences",
             help="Convert what Spark reads where the plan shows that it differs from the files.",
         ),
     ] = False,
     sort_by: Annotated[
-        list[str] | None, typer.Option("--sort-by", help="A column to sort by. Repeatable.")
+        Repeated, Option("--sort-by", help="A column to sort by. Repeatable.")
     ] = None,
-    index: Annotated[
-        list[str] | None,
-        typer.Option("--index", help="An index: column:KIND. Repeatable."),
-    ] = None,
+    index: Annotated[Repeated, Option("--index", help="An index: column:KIND. Repeatable.")] = None,
     table_property: Annotated[
-        list[str] | None, typer.Option("--table-property", help="Of the new tables: key=value.")
+        Repeated, Option("--table-property", help="Of the new tables: key=value.")
     ] = None,
     files: LanceFiles,
     spark: SparkSettings,
@@ -341,18 +333,17 @@ def catch_up(
     id: MigrationId,
     *,
     by: Annotated[
-        str, typer.Option("--by", help="How new rows are found: column, partition or snapshot.")
+        str, Option("--by", help="How new rows are found: column, partition or snapshot.")
     ],
     column: Annotated[
-        str | None, typer.Option("--column", help="With --by column: an increasing id or time.")
+        str | None, Option("--column", help="With --by column: an increasing id or time.")
     ] = None,
     key: Annotated[
-        list[str] | None,
-        typer.Option("--key", help="A key column, to update rows. Repeatable."),
+        Repeated, Option("--key", help="A key column, to update rows. Repeatable.")
     ] = None,
     switch_to: Annotated[
         str | None,
-        typer.Option("--switch-to", help="The final name of each table; {table} is the source's."),
+        Option("--switch-to", help="The final name of each table; {table} is the source's."),
     ] = None,
     files: LanceFiles,
     source_properties: SourceProperties = None,
@@ -385,16 +376,16 @@ def catch_up(
 @with_options
 def export(
     catalog: CatalogName,
-    directory: Annotated[str, typer.Argument(help="Where the files go: a path or a URI.")],
+    directory: Annotated[str, Argument(help="Where the files go: a path or a URI.")],
     *,
     database: Annotated[
-        str | None, typer.Option("--database", help="Spark database for the new tables.")
+        str | None, Option("--database", help="Spark database for the new tables.")
     ] = None,
     name: NameTemplate = "{table}",
     partition_by: Annotated[
-        list[str] | None, typer.Option("--partition-by", help="A column. Repeatable.")
+        Repeated, Option("--partition-by", help="A column. Repeatable.")
     ] = None,
-    compression: Annotated[str, typer.Option("--compression", help="Of the files.")] = "zstd",
+    compression: Annotated[str, Option("--compression", help="Of the files.")] = "zstd",
     spark: SparkSettings,
     planning: SelectedTables,
 ) -> None:

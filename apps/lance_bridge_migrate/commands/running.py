@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 import lance_bridge_migrate as migrations
 from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
@@ -270,7 +271,7 @@ def resume(
 @saved.command("list")
 def list_(
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="List only the latest.")
+        int | None, Option("--limit", "-n", min=1, help="List only the latest.")
     ] = None,
     state: StateDirectory = None,
     output: RowsOption = RowsOutput.TEXT,
@@ -336,8 +337,7 @@ def verify(
     id: MigrationId,
     *,
     level: Annotated[
-        Level,
-        typer.Option("--level", "-l", help="Verification level; each includes the previous one."),
+        Level, Option("--level", "-l", help="Verification level; each includes the previous one.")
     ] = Level.COUNTS,
     again: Reconnection,
 ) -> None:
@@ -358,7 +358,7 @@ def undo(
     id: MigrationId,
     *,
     skip_changed: Annotated[
-        bool, typer.Option("--skip-changed", help="Skip items that others have changed since.")
+        bool, Option("--skip-changed", help="Skip items that others have changed since.")
     ] = False,
     again: Reconnection,
 ) -> None:
@@ -382,7 +382,7 @@ def report(
     *,
     to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--to",
             help="The page, as FILE.html, with JSON beside it. By default in the migration's own "
             "directory.",

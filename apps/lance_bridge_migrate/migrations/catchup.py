@@ -158,8 +158,7 @@ def _plan_table(
     target = read_back(spark, address_in(endpoints.target, item.target), version)
     read = now.read(spark)
     source = writing.as_target(read, tracked.casts, tracked.renames)
-    partitions = writing.renamed(now.partitions, tracked.renames)
-    by_name = now.model_copy(update={"partitions": tuple(partitions)})
+    by_name = incremental.with_new_names(now, tracked.renames)
     found, problems = _find_range(options, tracked.source, source, target, by_name)
     facts = CatchUpFacts(
         source=now,

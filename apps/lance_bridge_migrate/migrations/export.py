@@ -19,7 +19,6 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 from pydantic import Field
-from pyspark.sql.types import StructType
 
 from lance_bridge import locations
 from lance_bridge.entry import TableEntry
@@ -127,15 +126,15 @@ def _plan_table(spark: Any, source: Table, options: ExportOptions, item: Item) -
     dataset, directory = source.open(), item.target[0]
     require_distinct(spark, dataset.schema, source.name)
     columns, size, table = dataset.schema, bytes_of(dataset), None
-    problems = column_problems(columns)
+    problems = [*_column_problems(columns)]
     if options.database is not None:
         table = (options.database, options.name.replace("{table}", source.path[-1]))
-        problems += table_problems(spark, *table)
+        problems += _table_problems(spark, *table)
     if files.listing(spark, directory) is not None:
         problems.append(blocker(f"{directory} already exists: name another directory"))
     has_all = set(options.partition_by) <= set(columns.names)
     if options.partition_by:
-        problems += partition_problems(columns, options.partition_by)
+        problems += _partition_problems(columns, options.partition_by)
     facts = ExportFacts(
         version=int(dataset.version),
         table=table,
@@ -252,21 +251,21 @@ def _table(work: StepContext) -> tuple[str, str]:
     return table
 
 
+def _sql_name(work: StepContext) -> str:
+    return quoted((OWN_CATALOG, *_table(work)))
+
+
 def _create_table(work: StepContext) -> Facts:
-    spark, table = work.endpoints.target, _table(work)
-    by = ExportFacts.of(work.item).partition_by
-    if not work.is_repeated or mark_of(spark, table) != work.mark:
-        columns = _read_source(work).schema
-        create_table(spark, table, columns, _directory(work), partition_by=by, mark=work.mark)
-    if by:
-        add_partitions(spark, table)
+    if not work.is_repeated or _mark_of_table(work) != work.mark:
+        create_table(work)
+    if ExportFacts.of(work.item).partition_by:
+        add_partitions(work)
     return {}
 
 
 def _require_own_table(work: StepContext) -> None:
     """Raise InvalidTableState (19) if this migration did not create the table of that name."""
-    found = mark_of(work.endpoints.target, _table(work))
-    if found not in (None, work.mark):
+    if _mark_of_table(work) not in (None, work.mark):
         raise InvalidTableStateError(
             f"Table '{display(_table(work))}' is not the one that migration {work.plan.id} made"
         )
@@ -274,16 +273,15 @@ def _require_own_table(work: StepContext) -> None:
 
 def _drop_table(work: StepContext) -> None:
     _require_own_table(work)
-    name = quoted((OWN_CATALOG, *_table(work)))
     with spark_errors(f"Table '{display(_table(work))}' is not dropped"):
-        work.endpoints.target.sql(f"DROP TABLE IF EXISTS {name}")
+        work.endpoints.target.sql(f"DROP TABLE IF EXISTS {_sql_name(work)}")
 
 
 def _read_target(work: StepContext, columns: Any) -> Any:
     """Return the written rows. Partition columns have the source's types, not inferred ones."""
     spark, facts = work.endpoints.target, ExportFacts.of(work.item)
     if facts.table is not None:
-        return spark.table(quoted((OWN_CATALOG, *facts.table)))
+        return spark.table(_sql_name(work))
     reader = spark.read.schema(columns) if facts.partition_by else spark.read
     return reader.parquet(_directory(work))
 
@@ -314,27 +312,25 @@ _WRITERS: dict[Any, int] = {}
 """How many threads write with each session whose setting is changed for them."""
 
 
-def column_problems(columns: pa.Schema) -> list[Problem]:
-    """Return problems of columns that Parquet cannot store or stores with another type."""
-    found: list[Problem] = []
+def _column_problems(columns: pa.Schema) -> Iterator[Problem]:
+    """Yield problems of columns that Parquet cannot store or stores with another type."""
     for field in columns:
         try:
             [shown] = spark_schema(pa.schema([field])).fields
         except LanceNamespaceError as error:
-            found.append(blocker(str(error), field.name))
+            yield blocker(str(error), field.name)
             continue
         if _has(field.type, pa.types.is_null):
-            found.append(blocker(f"Parquet has no type for {field.type}", field.name))
+            yield blocker(f"Parquet has no type for {field.type}", field.name)
         elif _has(field.type, pa.types.is_duration):
             text = f"{field.type} is written as {shown.dataType.simpleString()}: for readers other"
-            found.append(warning(f"{text} than Spark, a number of microseconds", field.name))
+            yield warning(f"{text} than Spark, a number of microseconds", field.name)
         elif not read_type(field.type).equals(field.type) and not (
             pa.types.is_list(field.type)
             and read_type(field.type.value_type).equals(field.type.value_type)
         ):
             text = f"{field.type} is written as {shown.dataType.simpleString()}"
-            found.append(warning(text, field.name))
-    return found
+            yield warning(text, field.name)
 
 
 def _has(of: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
@@ -369,32 +365,28 @@ def exact_timestamps(spark: Any) -> Iterator[None]:
                     spark.conf.unset(_TIMESTAMPS)
 
 
-def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
-    """Return problems of partitioning a table by columns."""
+def _partition_problems(columns: pa.Schema, by: Sequence[str]) -> Iterator[Problem]:
     missing = ", ".join(name for name in by if name not in columns.names)
     if missing:
-        return [warning(f"It is not partitioned: it has no column {missing}")]
+        yield warning(f"It is not partitioned: it has no column {missing}")
+        return
     if len(by) == len(columns):
-        return [blocker("All of its columns would be partitions: leave one to the files")]
-    found: list[Problem] = []
+        yield blocker("All of its columns would be partitions: leave one to the files")
+        return
     for name in by:
         data_type = read_type(columns.field(name).type)
         if pa.types.is_nested(data_type):
-            found.append(blocker(f"{data_type} cannot be in the names of directories", name))
+            yield blocker(f"{data_type} cannot be in the names of directories", name)
         elif pa.types.is_binary(data_type):
-            found.append(blocker("Binary values cannot be in the names of directories", name))
+            yield blocker("Binary values cannot be in the names of directories", name)
         elif pa.types.is_timestamp(data_type) and data_type.tz is not None:
             text = "The names of its directories are times of the session's zone"
-            text += " (spark.sql.session.timeZone): read them in the same one"
-            found.append(warning(text, name))
+            yield warning(f"{text} (spark.sql.session.timeZone): read them in the same one", name)
         elif pa.types.is_string(data_type):
-            text = "An empty text becomes null, as in all partitions of Spark's"
-            found.append(warning(text, name))
-    return found
+            yield warning("An empty text becomes null, as in all partitions of Spark's", name)
 
 
-def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
-    """Return problems that prevent creating a table."""
+def _table_problems(spark: Any, database: str, table: str) -> list[Problem]:
     with spark_errors(f"Database '{database}' cannot be read"):
         if not spark.catalog.databaseExists(f"{OWN_CATALOG}.{quoted((database,))}"):
             return [blocker(f"Database '{database}' does not exist: create it first")]
@@ -403,46 +395,29 @@ def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
     return []
 
 
-def create_table(
-    spark: Any,
-    path: Sequence[str],
-    columns: StructType,
-    location: str,
-    *,
-    partition_by: Sequence[str],
-    mark: str,
-) -> None:
-    """Create an external table for existing Parquet files, without adding its partitions.
-
-    Raises:
-        InvalidInputError: (13) the table already exists, or Spark refuses a name or type.
-        ServiceUnavailableError: (17)
-    """
-    name = quoted((OWN_CATALOG, *path))
-    parts = f"PARTITIONED BY ({', '.join(quoted((c,)) for c in partition_by)})"
-    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
-    with spark_errors(f"Table '{display(tuple(path))}' is not created"):
-        spark.sql(
-            f"CREATE TABLE {name} ({columns.toDDL()}) USING parquet "
-            f"{parts if partition_by else ''} LOCATION '{escaped}' "
-            f"TBLPROPERTIES ('{MARK}' = '{mark}')"
+def create_table(work: StepContext) -> None:
+    """Create an external table for the Parquet files, without adding its partitions."""
+    by = ExportFacts.of(work.item).partition_by
+    parts = f"PARTITIONED BY ({', '.join(quoted((c,)) for c in by)})" if by else ""
+    location = _directory(work).replace("\\", "\\\\").replace("'", "\\'")
+    columns = _read_source(work).schema.toDDL()
+    with spark_errors(f"Table '{display(_table(work))}' is not created"):
+        work.endpoints.target.sql(
+            f"CREATE TABLE {_sql_name(work)} ({columns}) USING parquet {parts} "
+            f"LOCATION '{location}' TBLPROPERTIES ('{MARK}' = '{work.mark}')"
         )
 
 
-def add_partitions(spark: Any, path: Sequence[str]) -> None:
-    """Add all partitions in a table's directory to the table. Idempotent.
-
-    Raises:
-        ServiceUnavailableError: (17)
-    """
-    with spark_errors(f"The partitions of table '{display(tuple(path))}' are not added"):
-        spark.sql(f"MSCK REPAIR TABLE {quoted((OWN_CATALOG, *path))}")
+def add_partitions(work: StepContext) -> None:
+    """Add all partitions in a table's directory to the table. Idempotent."""
+    with spark_errors(f"The partitions of table '{display(_table(work))}' are not added"):
+        work.endpoints.target.sql(f"MSCK REPAIR TABLE {_sql_name(work)}")
 
 
-def mark_of(spark: Any, path: Sequence[str]) -> str | None:
+def _mark_of_table(work: StepContext) -> str | None:
     """Return the mark of a table, "" if it has none, or None if the table does not exist."""
-    name = quoted((OWN_CATALOG, *path))
-    with spark_errors(f"Table '{display(tuple(path))}' cannot be read"):
+    spark, name = work.endpoints.target, _sql_name(work)
+    with spark_errors(f"Table '{display(_table(work))}' cannot be read"):
         if not spark.catalog.tableExists(name):
             return None
         rows = spark.sql(f"SHOW TBLPROPERTIES {name}").collect()

@@ -146,6 +146,12 @@ def describe_latest(spark: Any, source: SourceTable) -> SourceTable:
     return sources.with_schema(spark, found)
 
 
+def with_new_names(source: SourceTable, renames: Mapping[str, str]) -> SourceTable:
+    """Return a source whose partition columns have their names in the target."""
+    partitions = tuple(writing.renamed(source.partitions, renames))
+    return source.model_copy(update={"partitions": partitions})
+
+
 def final_path(item: Item) -> Path:
     """Return the path of a table after the cutover."""
     return (*item.target[:-1], item.facts["switch_to"])
@@ -354,10 +360,7 @@ def _difference(
     if not changes.same_columns(facts.source, now):
         return "its columns changed", _NEXT
     source = facts.as_target(now.read(spark))
-    # The table has the columns' new names.
-    partitions = tuple(writing.renamed(now.partitions, facts.renames))
-    by_name = now.model_copy(update={"partitions": partitions})
-    found = _pending_changes(options, source, target, by_name)
+    found = _pending_changes(options, source, target, with_new_names(now, facts.renames))
     if found:
         return found, _NEXT
     with spark_errors(f"The rows of '{now.name}' cannot be counted"):

@@ -14,13 +14,7 @@ import pyarrow as pa
 from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
 
 from lance_bridge.catalog import Column
-from lance_bridge.dataset import (
-    FIRST_VERSION,
-    Rows,
-    branches_of,
-    describe_indices,
-    write_first,
-)
+from lance_bridge.dataset import FIRST_VERSION, Rows, branches_of, describe_indices, write_first
 from lance_bridge.dataset_versions import find_commit, keeps_rows, transaction_at
 from lance_bridge.errors import (
     LanceNamespaceError,

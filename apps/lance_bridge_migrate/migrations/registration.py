@@ -18,11 +18,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lance_namespace.errors import (
-    InvalidInputError,
-    LanceNamespaceError,
-    NamespaceNotFoundError,
-)
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError, NamespaceNotFoundError
 from pydantic import Field
 
 from lance_bridge import blobs, locations

@@ -150,7 +150,7 @@ def _shape_problems(samples: Sequence[CsvSample], width: int) -> Iterator[Proble
         yield blocker(
             f"Record {number} of {path_in(each.uri)} has more values than its first record, of "
             f"which Spark drops the last ones ({shown!r}): correct the file, or accept what Spark "
-            f"reads with the option {ACCEPT}",
+            f"reads with the option {ACCEPT}"
         )
     for each in [each for each in samples if each.found.shorter][:1]:
         yield warning(

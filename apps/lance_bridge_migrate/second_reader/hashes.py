@@ -48,7 +48,13 @@ def hashes(values: pa.Array, wanted: pa.DataType, *, old_calendar: bool = False)
     Raises:
         IncomparableError: The type of the values is not one that Spark reads as this type.
     """
-    return _Hasher(old_calendar).hashes(values, wanted)
+    values, wanted = _plain(values), plain_type(wanted)
+    if pa.types.is_null(values.type):
+        return np.full(len(values), _NULL)
+    found = _of_type(values, wanted, old_calendar)
+    if not values.null_count:
+        return found
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), found, _NULL)
 
 
 def combined(columns: list[Hashes], rows: int) -> Hashes:
@@ -59,61 +65,50 @@ def combined(columns: list[Hashes], rows: int) -> Hashes:
     return found
 
 
-class _Hasher:
-    def __init__(self, old_calendar: bool) -> None:
-        self._old_calendar = old_calendar
-
-    def hashes(self, values: pa.Array, wanted: pa.DataType) -> Hashes:
-        values, wanted = _plain(values), plain_type(wanted)
-        if pa.types.is_null(values.type):
-            return np.full(len(values), _NULL)
-        found = self._of_type(values, wanted)
-        if not values.null_count:
-            return found
-        return np.where(values.is_valid().to_numpy(zero_copy_only=False), found, _NULL)
-
-    def _of_type(self, values: pa.Array, wanted: pa.DataType) -> Hashes:
-        if pa.types.is_map(values.type):
-            values = values.cast(_entries_of(values.type))
-        wanted = _entries_of(wanted) if pa.types.is_map(wanted) else wanted
-        stored = values.type
-        if pa.types.is_struct(wanted) and pa.types.is_struct(stored):
-            return self._structs(values, wanted)
-        if is_list(wanted) and is_list(stored):
-            lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
-            return _segments(self.hashes(values.flatten(), wanted.value_type), lengths)
-        if any(check(wanted) for check in _BYTES) and any(check(stored) for check in _BYTES):
-            return _bytes(values)
-        if pa.types.is_nested(wanted) or pa.types.is_nested(stored):
-            raise IncomparableError
-        return self._plain_values(values, wanted)
-
-    def _structs(self, values: pa.StructArray, wanted: pa.StructType) -> Hashes:
-        names = [each.name for each in values.type]
-        if not {name.lower() for name in names} & {each.name.lower() for each in wanted}:
-            raise IncomparableError  # releases of Spark disagree whether such a struct is null
-        parts = dict(zip(names, values.flatten(), strict=True))
-        cases = {name.lower(): name for name in names}
-        found = []
-        for field in wanted:
-            name = field.name if field.name in parts else cases.get(field.name.lower())
-            part = pa.nulls(len(values)) if name is None else parts[name]
-            found.append(self.hashes(part, field.type))
-        return combined(found, len(values))
-
-    def _plain_values(self, values: pa.Array, wanted: pa.DataType) -> Hashes:
-        for check, function in _PLAIN:
-            if check(wanted):
-                try:
-                    return _mixed(function(values, wanted) + _SEED)
-                except pa.ArrowException as error:
-                    raise IncomparableError from error
-        for check, convert, oldest in _TIMES:
-            if check(wanted):
-                days = convert(values, wanted)
-                days = np.maximum(days, oldest) if self._old_calendar else days
-                return _mixed(days.view(np.uint64) + _SEED)
+def _of_type(values: pa.Array, wanted: pa.DataType, old: bool) -> Hashes:
+    if pa.types.is_map(values.type):
+        values = values.cast(_entries_of(values.type))
+    wanted = _entries_of(wanted) if pa.types.is_map(wanted) else wanted
+    stored = values.type
+    if pa.types.is_struct(wanted) and pa.types.is_struct(stored):
+        return _structs(values, wanted, old)
+    if is_list(wanted) and is_list(stored):
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
+        return _segments(hashes(values.flatten(), wanted.value_type, old_calendar=old), lengths)
+    if any(check(wanted) for check in _BYTES) and any(check(stored) for check in _BYTES):
+        return _bytes(values)
+    if pa.types.is_nested(wanted) or pa.types.is_nested(stored):
         raise IncomparableError
+    return _plain_values(values, wanted, old)
+
+
+def _structs(values: pa.StructArray, wanted: pa.StructType, old: bool) -> Hashes:
+    names = [each.name for each in values.type]
+    if not {name.lower() for name in names} & {each.name.lower() for each in wanted}:
+        raise IncomparableError  # releases of Spark disagree whether such a struct is null
+    parts = dict(zip(names, values.flatten(), strict=True))
+    cases = {name.lower(): name for name in names}
+    found = []
+    for field in wanted:
+        name = field.name if field.name in parts else cases.get(field.name.lower())
+        part = pa.nulls(len(values)) if name is None else parts[name]
+        found.append(hashes(part, field.type, old_calendar=old))
+    return combined(found, len(values))
+
+
+def _plain_values(values: pa.Array, wanted: pa.DataType, old: bool) -> Hashes:
+    for check, function in _PLAIN:
+        if check(wanted):
+            try:
+                return _mixed(function(values, wanted) + _SEED)
+            except pa.ArrowException as error:
+                raise IncomparableError from error
+    for check, convert, oldest in _TIMES:
+        if check(wanted):
+            days = convert(values, wanted)
+            days = np.maximum(days, oldest) if old else days
+            return _mixed(days.view(np.uint64) + _SEED)
+    raise IncomparableError
 
 
 # -- plain values ----------------------------------------------------------------------------------

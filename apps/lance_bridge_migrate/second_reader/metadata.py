@@ -29,7 +29,7 @@ from lance_bridge_spark.schemas import batch_schema
 
 from ..plan import Problem, warning
 from ..spark.session import spark_errors
-from ..spark.sources import ICEBERG, SourceTable
+from ..spark.sources import ICEBERG, SourceTable, iceberg_metadata
 from .storage import Storage, UnreachableError, hadoop_path, reason, spread
 
 _MAGIC = b"Obj\x01"
@@ -518,12 +518,9 @@ def _iceberg(session: Any, storage: Storage, source: SourceTable) -> Snapshot:
 
 def _metadata_file(session: Any, source: SourceTable) -> str:
     try:
-        if source.catalog:
-            log = session.table(f"{source.sql_name}.metadata_log_entries")
-        else:
-            log = session.read.format(ICEBERG).load(f"{source.location}#metadata_log_entries")
+        log = iceberg_metadata(session, source, "metadata_log_entries")
         found = log.orderBy(F.desc("timestamp"), F.desc("latest_sequence_number"))
-        return str(found.select("file").first()[0])
+        return str(found.select("file").head(1)[0][0])
     except (PySparkException, Py4JError) as error:
         raise UnreachableError(f"the metadata of {source.name}") from error
 

@@ -20,7 +20,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import find_name, quoted
 
 from .session import spark_errors
-from .sources import ICEBERG, SourceTable, delta_name
+from .sources import ICEBERG, SourceTable, delta_name, iceberg_metadata
 
 DELETED = "__deleted"
 """The column that is true in rows that were deleted in the source."""
@@ -413,10 +413,7 @@ def _appended_rows(
 
 
 def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
-    if table.catalog:
-        frame = spark.table(f"{table.sql_name}.snapshots")
-    else:
-        frame = spark.read.format(ICEBERG).load(f"{table.location}#snapshots")
+    frame = iceberg_metadata(spark, table, "snapshots")
     rows = frame.select("snapshot_id", "parent_id", "operation").collect()
     made_by = {row["snapshot_id"]: (row["parent_id"], row["operation"]) for row in rows}
     snapshot = table.snapshot

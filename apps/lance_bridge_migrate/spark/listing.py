@@ -138,10 +138,7 @@ def _describe_many(
 
 
 def describe(
-    spark: Any,
-    catalog: str,
-    names: tuple[str, ...],
-    description: Description | None = None,
+    spark: Any, catalog: str, names: tuple[str, ...], description: Description | None = None
 ) -> SourceTable | None:
     """Return a table without its schema, or None for a view or a Lance table.
 

@@ -11,9 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from lance_namespace.errors import (
-    TableVersionNotFoundError,
-)
+from lance_namespace.errors import TableVersionNotFoundError
 from py4j.protocol import Py4JError
 from pydantic import Field
 from pyspark.errors import PySparkException
@@ -294,6 +292,16 @@ def delta_name(table: SourceTable) -> str:
     return table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
 
 
+def iceberg_metadata(spark: Any, table: SourceTable, name: str) -> DataFrame:
+    """Return one of the metadata tables of an Iceberg table or directory."""
+    found: DataFrame
+    if table.catalog:
+        found = spark.table(f"{table.sql_name}.{name}")
+    else:
+        found = spark.read.format(ICEBERG).load(f"{table.location}#{name}")
+    return found
+
+
 def _pin_delta_version(spark: Any, table: SourceTable) -> SourceTable:
     name = delta_name(table)
     version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
@@ -304,10 +312,7 @@ def _pin_delta_version(spark: Any, table: SourceTable) -> SourceTable:
 
 
 def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
-    if table.catalog:
-        refs = spark.table(f"{table.sql_name}.refs")
-    else:
-        refs = spark.read.format(ICEBERG).load(f"{table.location}#refs")
+    refs = iceberg_metadata(spark, table, "refs")
     found = refs.where("name = 'main'").select("snapshot_id").collect()
     return int(found[0][0]) if found else None
 
@@ -473,11 +478,7 @@ def _files_beside_partitions(
 
 
 def _changed_values(
-    spark: Any,
-    path: str,
-    options: Mapping[str, str],
-    frame: DataFrame,
-    casts: Mapping[str, str],
+    spark: Any, path: str, options: Mapping[str, str], frame: DataFrame, casts: Mapping[str, str]
 ) -> Iterator[Problem]:
     """Yield a blocker for each partition column of which Spark changes a value, as 01 to 1.
 

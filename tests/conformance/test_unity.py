@@ -17,7 +17,7 @@ from servers.unity import (
 )
 
 from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target, without
-from lance_bridge.testing.cases import CaseNamespace
+from lance_bridge.testing.cases import Namespace
 from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.data import PylanceCases, SmokeCases
 from lance_bridge.testing.namespaces import NamespaceCases
@@ -174,7 +174,7 @@ def test_a_server_that_loses_what_it_acknowledged_fails_with_the_setting_that_ke
     tmp_path: Path,
 ) -> None:
     with UnityServer(OPEN_SOURCE_0_6) as server:
-        space = CaseNamespace(_ForgetfulTarget(server, str(tmp_path)))
+        space = Namespace(_ForgetfulTarget(server, str(tmp_path)))
         with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):
             RestartCases().test_the_first_call_of_an_idle_client_after_a_restart_succeeds(space)
         space.close()

@@ -117,7 +117,7 @@ class Storage:
 # -- namespace of a case ---------------------------------------------------------------------------
 
 
-class CaseNamespace(Calls):
+class Namespace(Calls):
     """A client, a namespace (``id``) that only this case uses, and the files (``storage``)."""
 
     def __init__(self, target: Target, client: LanceNamespace | None = None) -> None:
@@ -237,7 +237,7 @@ class CaseNamespace(Calls):
         self._entries.append((self.id, name))
         self.target.make_entry(self.id, name, location, entry_type)
 
-    def inhabit(self) -> CaseNamespace:
+    def inhabit(self) -> Namespace:
         """Fill the namespace with `neighbours`; return it."""
         self.neighbours.extend(self.target.inhabit(self.id, self.new_location("inhabited")))
         self._entries += [(self.id, each.name) for each in self.neighbours]
@@ -400,12 +400,12 @@ class Cases:
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
-    def inhabited(cls, target: Target) -> Iterator[CaseNamespace | None]:
+    def inhabited(cls, target: Target) -> Iterator[Namespace | None]:
         """A namespace of other tools' entries, if the target has some: the cases run beside it."""
         if target.lacks("inhabit"):
             yield None
             return
-        with closing(CaseNamespace(target).inhabit()) as inhabited:
+        with closing(Namespace(target).inhabit()) as inhabited:
             yield inhabited
 
     @pytest.fixture
@@ -414,7 +414,7 @@ class Cases:
         return Refusals(target, request.node.originalname)
 
     @pytest.fixture
-    def ns(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
+    def ns(self, target: Target, _declared: None) -> Iterator[Namespace]:
         """A client and a namespace that only this case uses."""
-        with closing(CaseNamespace(target)) as ns:
+        with closing(Namespace(target)) as ns:
             yield ns

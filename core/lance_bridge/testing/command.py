@@ -41,7 +41,7 @@ from .. import kit_options
 from ..exit_codes import FAILED, FOUND, INTERRUPTED, MISUSED
 from . import rewrite_asserts
 from .calls import PREFIX, Calls, code_of
-from .cases import CaseNamespace, Storage, local_path
+from .cases import Namespace, Storage, local_path
 from .target import Features, Target, from_capabilities, inherited_operations, reasons_from, without
 
 # -- what a run needs ------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def check_table(target: Target) -> None:
     """
     parent = ".".join(target.parent) or "the root"
     try:
-        ns = CaseNamespace(target)
+        ns = Namespace(target)
     except _FAILURES as error:
         raise PreflightError(
             f"no namespace can be made under {parent}: {error}\n"
@@ -161,7 +161,7 @@ def check_table(target: Target) -> None:
     _require_removed(target, ns)
 
 
-def _try_table(ns: CaseNamespace) -> None:
+def _try_table(ns: Namespace) -> None:
     try:
         table = ns.with_rows()
         location = ns.location(table)
@@ -187,7 +187,7 @@ def _try_table(ns: CaseNamespace) -> None:
         ) from error
 
 
-def _require_removed(target: Target, ns: CaseNamespace) -> None:
+def _require_removed(target: Target, ns: Namespace) -> None:
     with closing(Calls(target.connect())) as api:
         left = [
             ".".join(each) for each in ns.namespaces if code_of(api.namespace_exists, each) is None
@@ -201,7 +201,7 @@ def _require_removed(target: Target, ns: CaseNamespace) -> None:
 
 
 @contextmanager
-def _close_despite_interrupt(ns: CaseNamespace) -> Iterator[None]:
+def _close_despite_interrupt(ns: Namespace) -> Iterator[None]:
     """Remove what was made, and continue to remove it if Ctrl-C interrupts that once."""
     try:
         yield

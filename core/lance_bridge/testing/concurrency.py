@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lance_namespace import ErrorCode, LanceNamespaceError
 
 from .calls import Calls, described, rows
-from .cases import CaseNamespace, Cases, needs, same_location
+from .cases import Cases, Namespace, needs, same_location
 
 THREADS = 6
 ROUNDS = 5
@@ -96,9 +96,7 @@ def answers_only(answers: list[_T | LanceNamespaceError]) -> list[_T]:
 class ConcurrencyCases(Cases):
     """Threads that share a client object, and callers that want the same name."""
 
-    # -- each response belongs to its own request ------------------------------------------------
-
-    def test_each_thread_is_answered_about_its_own_table(self, ns: CaseNamespace) -> None:
+    def test_each_thread_is_answered_about_its_own_table(self, ns: Namespace) -> None:
         own = [ns.declare_table(ns.table(f"t{n}")).location for n in range(THREADS)]
 
         def describe(number: int) -> list[str | None]:
@@ -108,7 +106,7 @@ class ConcurrencyCases(Cases):
         for number, locations in enumerate(answers_only(race(describe))):
             assert all(same_location(found or "", own[number] or "") for found in locations)
 
-    def test_each_thread_sees_its_own_changes(self, ns: CaseNamespace) -> None:
+    def test_each_thread_sees_its_own_changes(self, ns: Namespace) -> None:
         def work(number: int) -> int:
             wrong = 0
             for turn in range(3):
@@ -125,7 +123,7 @@ class ConcurrencyCases(Cases):
         kept = [f"t{n}_{turn}" for n in range(THREADS) for turn in range(0, 3, 2)]
         assert ns.names() == sorted(kept)
 
-    def test_each_thread_counts_its_own_rows(self, ns: CaseNamespace) -> None:
+    def test_each_thread_counts_its_own_rows(self, ns: Namespace) -> None:
         def work(number: int) -> list[int]:
             table_id = ns.table(f"t{number}")
             ns.create_table(table_id, rows(range(number + 1)))
@@ -135,15 +133,13 @@ class ConcurrencyCases(Cases):
 
     # -- one name, many callers ------------------------------------------------------------------
 
-    def test_one_of_many_creators_of_a_table_wins(self, ns: CaseNamespace) -> None:
+    def test_one_of_many_creators_of_a_table_wins(self, ns: Namespace) -> None:
         answers = race(lambda n: ns.create_table(ns.table(), rows([n])))
         winner = check_one_winner(answers, ErrorCode.TABLE_ALREADY_EXISTS)
         assert ns.ids(ns.table()) == [winner]
         assert ns.names() == ["t"]
 
-    def test_all_creators_of_a_table_with_exist_ok_get_the_same_one(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_all_creators_of_a_table_with_exist_ok_get_the_same_one(self, ns: Namespace) -> None:
         answers = answers_only(
             race(lambda n: ns.create_table(ns.table(), rows([n]), mode="ExistOk"))
         )
@@ -151,7 +147,7 @@ class ConcurrencyCases(Cases):
         assert all(same_location(answer.location or location, location) for answer in answers)
         assert len(ns.ids(ns.table())) == 1
 
-    def test_many_declarers_of_a_table_agree_on_its_location(self, ns: CaseNamespace) -> None:
+    def test_many_declarers_of_a_table_agree_on_its_location(self, ns: Namespace) -> None:
         answers = race(lambda _: ns.declare_table(ns.table()).location)
         location = ns.location(ns.table())
         winners = check_winners(answers, ErrorCode.TABLE_ALREADY_EXISTS)
@@ -160,19 +156,19 @@ class ConcurrencyCases(Cases):
         assert ns.names() == ["t"]
 
     @needs("namespace_changes")
-    def test_one_of_many_creators_of_a_namespace_wins(self, ns: CaseNamespace) -> None:
+    def test_one_of_many_creators_of_a_namespace_wins(self, ns: Namespace) -> None:
         wanted = ns.track(ns.missing_namespace())
         answers = race(lambda _: ns.create_namespace(wanted))
         check_one_winner(answers, ErrorCode.NAMESPACE_ALREADY_EXISTS)
         ns.namespace_exists(wanted)
 
     @needs("namespace_changes")
-    def test_all_creators_of_a_namespace_with_exist_ok_succeed(self, ns: CaseNamespace) -> None:
+    def test_all_creators_of_a_namespace_with_exist_ok_succeed(self, ns: Namespace) -> None:
         wanted = ns.track(ns.missing_namespace())
         answers_only(race(lambda _: ns.create_namespace(wanted, mode="ExistOk")))
         ns.namespace_exists(wanted)
 
-    def test_one_of_many_droppers_of_a_table_wins(self, ns: CaseNamespace) -> None:
+    def test_one_of_many_droppers_of_a_table_wins(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         location = ns.location(table_id)
         answers = race(lambda _: ns.drop_table(table_id))
@@ -182,7 +178,7 @@ class ConcurrencyCases(Cases):
         assert len(winners) == 1 or not ns.features.exclusive_changes
 
     @needs("rename")
-    def test_one_of_many_renamers_of_a_table_wins(self, ns: CaseNamespace) -> None:
+    def test_one_of_many_renamers_of_a_table_wins(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         answers = race(lambda n: ns.rename_table(table_id, f"new{n}"))
         winners = check_winners(answers, ErrorCode.TABLE_NOT_FOUND)
@@ -193,7 +189,7 @@ class ConcurrencyCases(Cases):
         assert len(winners) == 1 or not ns.features.exclusive_changes
 
     @needs("rename")
-    def test_one_of_many_renamers_to_a_name_wins(self, ns: CaseNamespace) -> None:
+    def test_one_of_many_renamers_to_a_name_wins(self, ns: Namespace) -> None:
         own = [ns.declare_table(ns.table(f"t{n}")).location or "" for n in range(THREADS)]
         answers = race(lambda n: ns.rename_table(ns.table(f"t{n}"), "new"))
         winner = check_one_winner(answers, ErrorCode.TABLE_ALREADY_EXISTS)
@@ -202,9 +198,7 @@ class ConcurrencyCases(Cases):
         for name, location in zip(names, own, strict=True):
             assert same_location(ns.location(ns.table(name)), location)
 
-    # -- pylance ---------------------------------------------------------------------------------
-
-    def test_many_appenders_lose_no_rows(self, ns: CaseNamespace) -> None:
+    def test_many_appenders_lose_no_rows(self, ns: Namespace) -> None:
         ns.with_rows(ids=range(1))
 
         def append(number: int) -> None:
@@ -215,10 +209,8 @@ class ConcurrencyCases(Cases):
         wanted = [100 * number + turn + 1 for number in range(4) for turn in range(3)]
         assert ns.ids(ns.table()) == sorted([0, *wanted])
 
-    # -- processes -------------------------------------------------------------------------------
-
     @needs("pickles")
-    def test_a_pickled_client_answers_the_same(self, ns: CaseNamespace) -> None:
+    def test_a_pickled_client_answers_the_same(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         # The bytes are our own, made on this line.
         with closing(Calls(pickle.loads(pickle.dumps(ns.client)))) as copy:

@@ -31,7 +31,7 @@ from .calls import (
     unique_name,
     vector_of,
 )
-from .cases import CaseNamespace, Cases, Refusals, needs, same_location, why_absent
+from .cases import Cases, Namespace, Refusals, needs, same_location, why_absent
 from .requests import (
     BATCH_OPERATIONS,
     BRANCH_OPERATIONS,
@@ -56,7 +56,7 @@ class DataCases(Cases):
 
     # -- create_table ----------------------------------------------------------------------------
 
-    def test_create_table_writes_the_rows_and_says_where(self, ns: CaseNamespace) -> None:
+    def test_create_table_writes_the_rows_and_says_where(self, ns: Namespace) -> None:
         answer = ns.create_table(ns.table(), rows(range(4)))
         assert answer.version == 1
         assert same_location(answer.location or "", ns.location(ns.table()))
@@ -64,20 +64,18 @@ class DataCases(Cases):
         assert ns.names() == ["t"]
 
     @needs("table_properties")
-    def test_create_table_keeps_table_properties(self, ns: CaseNamespace) -> None:
+    def test_create_table_keeps_table_properties(self, ns: Namespace) -> None:
         ns.create_table(ns.table(), rows(range(3)), properties={"author": "Ines"})
         assert ns.properties(ns.table()).get("author") == "Ines"
 
-    def test_create_table_under_a_taken_name_is_table_already_exists(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_create_table_under_a_taken_name_is_table_already_exists(self, ns: Namespace) -> None:
         table_id = ns.with_rows("taken")
         for mode in (None, "Create", "create", "CREATE"):
             with refused(ALREADY_EXISTS, naming="taken"):
                 ns.create_table(table_id, rows(range(9)), mode=mode)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    def test_create_table_exist_ok_keeps_the_existing_table(self, ns: CaseNamespace) -> None:
+    def test_create_table_exist_ok_keeps_the_existing_table(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         before = ns.location(table_id)
         for mode in ("ExistOk", "exist_ok", "EXIST_OK", "existok"):
@@ -85,7 +83,7 @@ class DataCases(Cases):
             assert same_location(answer.location or before, before)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    def test_create_table_overwrite_replaces_the_rows(self, ns: CaseNamespace) -> None:
+    def test_create_table_overwrite_replaces_the_rows(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         for count, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE")):
             answer = ns.create_table(table_id, rows(range(9 - count)), mode=mode)
@@ -93,19 +91,19 @@ class DataCases(Cases):
             assert ns.ids(table_id) == list(range(9 - count))
         assert ns.names() == ["t"]
 
-    def test_create_table_overwrite_can_change_the_schema(self, ns: CaseNamespace) -> None:
+    def test_create_table_overwrite_can_change_the_schema(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         ns.create_table(table_id, pa.table({"id": ["x"]}), mode="Overwrite")
         answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert answer.var_schema is not None
         assert [field.type.type for field in answer.var_schema.fields] == ["utf8"]
 
-    def test_every_create_table_mode_makes_a_missing_table(self, ns: CaseNamespace) -> None:
+    def test_every_create_table_mode_makes_a_missing_table(self, ns: Namespace) -> None:
         for mode in ("ExistOk", "Overwrite"):
             ns.create_table(ns.table(mode.lower()), rows(range(3)), mode=mode)
             assert ns.ids(ns.table(mode.lower())) == [0, 1, 2]
 
-    def test_create_table_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
+    def test_create_table_with_an_unknown_mode_is_invalid_input(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         for name in ("t", "fresh"):
             with refused(INVALID, naming="Append"):
@@ -114,7 +112,7 @@ class DataCases(Cases):
         assert ns.ids(table_id) == [0, 1, 2]
 
     def test_create_table_completes_a_declared_table_or_is_table_already_exists(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         declared = ns.declare_table(ns.table()).location or ""
         if not ns.features.create_completes:
@@ -125,17 +123,13 @@ class DataCases(Cases):
         assert same_location(ns.location(ns.table()), declared)
         assert ns.ids(ns.table()) == [0, 1, 2]
 
-    def test_create_table_in_other_modes_completes_a_declared_table(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_create_table_in_other_modes_completes_a_declared_table(self, ns: Namespace) -> None:
         for mode in ("ExistOk", "Overwrite"):
             ns.declare_table(ns.table(mode.lower()))
             ns.create_table(ns.table(mode.lower()), rows(range(3)), mode=mode)
             assert ns.ids(ns.table(mode.lower())) == [0, 1, 2]
 
-    # -- streams ---------------------------------------------------------------------------------
-
-    def test_a_failed_create_table_can_be_repeated(self, ns: CaseNamespace) -> None:
+    def test_a_failed_create_table_can_be_repeated(self, ns: Namespace) -> None:
         whole = ipc(rows(range(1000)))
         streams = (b"these are not the bytes of a stream", whole[: len(whole) // 2])
         for stream in streams:
@@ -149,7 +143,7 @@ class DataCases(Cases):
         assert ns.ids(table_id) == [0, 1, 2]
 
     def test_create_table_from_a_stream_without_rows_makes_an_empty_table(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         table_id = ns.with_rows(ids=range(0))
         assert ns.count(table_id) == 0
@@ -157,9 +151,7 @@ class DataCases(Cases):
         assert answer.var_schema is not None
         assert [field.name for field in answer.var_schema.fields] == SCHEMA.names
 
-    # -- count_table_rows ------------------------------------------------------------------------
-
-    def test_count_counts_the_rows_of_a_version(self, ns: CaseNamespace) -> None:
+    def test_count_counts_the_rows_of_a_version(self, ns: Namespace) -> None:
         table_id = ns.with_rows(ids=range(10))
         ns.storage.write(ns.location(table_id), rows(range(4)), mode="append")
         assert ns.count(table_id) == 14
@@ -175,9 +167,7 @@ class DataCases(Cases):
 class PylanceCases(Cases):
     """``lance.write_dataset`` and ``lance.dataset`` with ``namespace_client``."""
 
-    def test_pylance_creates_appends_overwrites_and_reads_each_version(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_pylance_creates_appends_overwrites_and_reads_each_version(self, ns: Namespace) -> None:
         ns.write(rows(range(2)), "create")
         assert ns.read() == [0, 1]
         assert (ns.names(), ns.count(ns.table())) == (["t"], 2)
@@ -190,20 +180,20 @@ class PylanceCases(Cases):
         assert [ns.read(version) for version in (1, 2, 3)] == wanted
 
     @needs("declare_again")
-    def test_a_failed_first_write_can_be_tried_again(self, ns: CaseNamespace) -> None:
+    def test_a_failed_first_write_can_be_tried_again(self, ns: Namespace) -> None:
         with pytest.raises((OSError, RuntimeError, ValueError)):
             ns.write(_broken_reader(), "create")
         ns.write(rows(range(4)), "create")
         assert ns.read() == [0, 1, 2, 3]
         assert ns.names() == ["t"]
 
-    def test_a_failed_append_changes_nothing(self, ns: CaseNamespace) -> None:
+    def test_a_failed_append_changes_nothing(self, ns: Namespace) -> None:
         ns.write(rows(range(2)), "create")
         with pytest.raises((OSError, RuntimeError, ValueError)):
             ns.write(_broken_reader(), "append")
         assert ns.read() == [0, 1]
 
-    def test_pylance_reads_and_writes_through_a_second_client(self, ns: CaseNamespace) -> None:
+    def test_pylance_reads_and_writes_through_a_second_client(self, ns: Namespace) -> None:
         ns.with_rows(ids=range(2))
         with closing(Calls(ns.target.connect())) as second:
             lance.write_dataset(
@@ -226,7 +216,7 @@ def _broken_reader() -> pa.RecordBatchReader:
 class CaseTable:
     """A table for one case. `call` goes through the namespace; the rest opens it by its path."""
 
-    def __init__(self, ns: CaseNamespace, **fields: Any) -> None:
+    def __init__(self, ns: Namespace, **fields: Any) -> None:
         self.ns = ns
         self.id = ns.table(f"t{next(_numbers)}")
         answer = ns.create_table(self.id, items(IDS), **fields)
@@ -298,9 +288,9 @@ class DataOperationCases(Cases):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def shared_namespace(cls, target: Target) -> Iterator[CaseNamespace]:
+    def shared_namespace(cls, target: Target) -> Iterator[Namespace]:
         """A client and a namespace that all these cases share."""
-        ns = CaseNamespace(target)
+        ns = Namespace(target)
         yield ns
         # A drop would compare each location with those of all other tables.
         for name in ns.names():
@@ -308,7 +298,7 @@ class DataOperationCases(Cases):
         ns.close()
 
     @pytest.fixture
-    def table(self, shared_namespace: CaseNamespace) -> CaseTable:
+    def table(self, shared_namespace: Namespace) -> CaseTable:
         """A table with 40 rows, for one case to change."""
         return CaseTable(shared_namespace)
 
@@ -427,7 +417,7 @@ class SmokeCases(DataOperationCases):
             alter("Canceled")
 
     @needs("managed_tables")
-    def test_several_tables_are_committed_together(self, shared_namespace: CaseNamespace) -> None:
+    def test_several_tables_are_committed_together(self, shared_namespace: Namespace) -> None:
         ns = shared_namespace
         tables = [CaseTable(ns, properties={"managed_by": "impl"}) for _ in range(2)]
         for operation in BATCH_OPERATIONS:
@@ -460,14 +450,14 @@ class EveryOperationCases(DataOperationCases):
     """The `DATA_OPERATIONS` on a table, a branch or data that does not exist."""
 
     def test_data_of_a_missing_table_is_table_not_found(
-        self, shared_namespace: CaseNamespace, refusals: Refusals
+        self, shared_namespace: Namespace, refusals: Refusals
     ) -> None:
         missing, code = shared_namespace.missing_table(), ErrorCode.TABLE_NOT_FOUND
         calls = calls_of(shared_namespace, DATA_OPERATIONS)
         refusals.refuse(calls, [missing], code, naming=missing[-1])
 
     def test_data_in_a_missing_namespace_is_namespace_not_found(
-        self, shared_namespace: CaseNamespace, refusals: Refusals
+        self, shared_namespace: Namespace, refusals: Refusals
     ) -> None:
         missing, code = shared_namespace.missing_namespace(), ErrorCode.NAMESPACE_NOT_FOUND
         calls = calls_of(shared_namespace, DATA_OPERATIONS)
@@ -475,7 +465,7 @@ class EveryOperationCases(DataOperationCases):
 
     @needs("make_foreign_table")
     def test_data_of_a_foreign_table_is_invalid_input(
-        self, shared_namespace: CaseNamespace, refusals: Refusals
+        self, shared_namespace: Namespace, refusals: Refusals
     ) -> None:
         foreign = shared_namespace.foreign(unique_name())
         calls = calls_of(shared_namespace, DATA_OPERATIONS)
@@ -483,21 +473,21 @@ class EveryOperationCases(DataOperationCases):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def declared(cls, shared_namespace: CaseNamespace) -> list[str]:
+    def declared(cls, shared_namespace: Namespace) -> list[str]:
         """The identifier of a table that has no data."""
         table_id = shared_namespace.missing_table()
         shared_namespace.declare_table(table_id)
         return table_id
 
     def test_data_of_a_declared_table_is_invalid_table_state(
-        self, shared_namespace: CaseNamespace, refusals: Refusals, declared: list[str]
+        self, shared_namespace: Namespace, refusals: Refusals, declared: list[str]
     ) -> None:
         strict = {*DATA_OPERATIONS} - LENIENT_ON_DECLARED - {*NOT_FOUND_ON_DECLARED}
         calls = calls_of(shared_namespace, sorted(strict))
         refusals.refuse(calls, [declared], BAD_STATE, naming=declared[-1])
 
     def test_a_declared_table_has_no_version_and_no_tag(
-        self, shared_namespace: CaseNamespace, refusals: Refusals, declared: list[str]
+        self, shared_namespace: Namespace, refusals: Refusals, declared: list[str]
     ) -> None:
         calls = calls_of(shared_namespace, NOT_FOUND_ON_DECLARED)
         refusals.compare(
@@ -511,7 +501,7 @@ class EveryOperationCases(DataOperationCases):
         assert not shared_namespace.call("list_table_branches", declared).branches
 
     def test_data_of_a_missing_branch_is_branch_not_found(
-        self, shared_namespace: CaseNamespace, refusals: Refusals, table: CaseTable
+        self, shared_namespace: Namespace, refusals: Refusals, table: CaseTable
     ) -> None:
         calls = calls_of(shared_namespace, BRANCH_OPERATIONS, branch="nobranch")
         table.call("create_table_tag", tag="first", version=1)

@@ -8,7 +8,7 @@ from contextlib import closing
 from lance_namespace import ErrorCode
 
 from .calls import answer_of, code_of, refused, rows
-from .cases import CaseNamespace, Cases, Refusals, needs, same_location
+from .cases import Cases, Namespace, Refusals, needs, same_location
 from .requests import CREATE_TABLE, ENTRY_OPERATIONS, calls_of
 from .target import Target
 
@@ -24,7 +24,7 @@ class ForeignCases(Cases):
     # -- entries that are not Lance's ------------------------------------------------------------
 
     @needs("make_foreign_table")
-    def test_a_foreign_table_is_not_listed(self, ns: CaseNamespace) -> None:
+    def test_a_foreign_table_is_not_listed(self, ns: Namespace) -> None:
         ns.foreign()
         ns.with_rows("lance_table")
         assert ns.names() == ["lance_table"]
@@ -35,7 +35,7 @@ class ForeignCases(Cases):
 
     @needs("make_foreign_table")
     def test_operations_on_a_foreign_table_are_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         foreign = ns.foreign()
         calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
@@ -44,7 +44,7 @@ class ForeignCases(Cases):
 
     @needs("make_foreign_table")
     def test_the_name_of_a_foreign_table_is_taken_in_every_mode(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         foreign, code = ns.foreign(), ErrorCode.TABLE_ALREADY_EXISTS
         refusals.refuse(calls_of(ns, CREATE_TABLE), [foreign], code, naming="foreign")
@@ -57,7 +57,7 @@ class ForeignCases(Cases):
         self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "rename")
-    def test_rename_onto_a_foreign_table_is_table_already_exists(self, ns: CaseNamespace) -> None:
+    def test_rename_onto_a_foreign_table_is_table_already_exists(self, ns: Namespace) -> None:
         foreign = ns.foreign()
         table_id = ns.with_rows()
         with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="foreign"):
@@ -67,7 +67,7 @@ class ForeignCases(Cases):
 
     @needs("make_foreign_table", "namespace_changes")
     def test_a_namespace_with_a_foreign_table_is_neither_dropped_nor_overwritten(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         foreign = ns.foreign()
         calls: dict[str, Callable[[str], object]] = {
@@ -91,7 +91,7 @@ class ForeignCases(Cases):
 
     @needs("make_foreign_table", "register", "shared_locations")
     def test_drop_of_a_table_at_the_location_of_a_foreign_one_is_invalid_table_state(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         foreign = ns.foreign()
         place = ns.new_location("foreign")
@@ -102,7 +102,7 @@ class ForeignCases(Cases):
         assert ns.storage.ids(place) == [0, 1, 2]
         self._check_untouched(ns, foreign)
 
-    def _check_untouched(self, ns: CaseNamespace, foreign: list[str]) -> None:
+    def _check_untouched(self, ns: Namespace, foreign: list[str]) -> None:
         """Require that the entry exists, is foreign, and has its file."""
         with refused(INVALID, naming="foreign"):
             ns.describe_table(foreign)
@@ -112,7 +112,7 @@ class ForeignCases(Cases):
 
     @needs("other_entry_types", "make_entry")
     def test_entries_by_other_implementations_are_listed_described_and_read(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         made = self._make_other_entries(ns)
         assert ns.names() == sorted(made)
@@ -124,7 +124,7 @@ class ForeignCases(Cases):
 
     @needs("other_entry_types", "make_entry")
     def test_deregister_of_entries_by_other_implementations_keeps_their_data(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         made = self._make_other_entries(ns)
         for name, place in made.items():
@@ -134,7 +134,7 @@ class ForeignCases(Cases):
 
     @needs("other_entry_types", "make_entry")
     def test_drop_of_entries_by_other_implementations_deletes_only_their_data(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         made = self._make_other_entries(ns)
         for name in list(made):
@@ -145,7 +145,7 @@ class ForeignCases(Cases):
 
     @needs("other_entry_types", "make_entry", "rename")
     def test_rename_of_entries_by_other_implementations_keeps_their_data(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         for name, place in self._make_other_entries(ns).items():
             ns.rename_table(ns.table(name), f"{name}_new")
@@ -153,20 +153,18 @@ class ForeignCases(Cases):
             assert ns.storage.ids(place) == [0, 1, 2], name
 
     @needs("other_entry_types", "make_entry", "namespace_changes", "cascade")
-    def test_drop_cascade_drops_entries_by_other_implementations(self, ns: CaseNamespace) -> None:
+    def test_drop_cascade_drops_entries_by_other_implementations(self, ns: Namespace) -> None:
         self._make_other_entries(ns)
         ns.drop_namespace(ns.id, behavior="Cascade")
         with refused(ErrorCode.NAMESPACE_NOT_FOUND):
             ns.namespace_exists(ns.id)
 
-    def _make_other_entries(self, ns: CaseNamespace) -> dict[str, str]:
+    def _make_other_entries(self, ns: Namespace) -> dict[str, str]:
         """Make one entry of each type; return their locations by name."""
         return _make_entries(ns, "odd", ns.target.other_entry_types)
 
-    # -- broken entries --------------------------------------------------------------------------
-
     @needs("broken_entry_types", "make_entry")
-    def test_a_broken_entry_stops_neither_a_listing_nor_a_drop(self, ns: CaseNamespace) -> None:
+    def test_a_broken_entry_stops_neither_a_listing_nor_a_drop(self, ns: Namespace) -> None:
         self._broken(ns)
         location = ns.location(ns.with_rows("whole"))
         assert "whole" in ns.names()
@@ -176,25 +174,25 @@ class ForeignCases(Cases):
         assert ns.storage.files(location) == frozenset()
 
     @needs("broken_entry_types", "make_entry")
-    def test_describe_of_a_broken_entry_says_what_is_wrong(self, ns: CaseNamespace) -> None:
+    def test_describe_of_a_broken_entry_says_what_is_wrong(self, ns: Namespace) -> None:
         for table_id in self._broken(ns):
             with refused(ErrorCode.INVALID_TABLE_STATE, INVALID, naming=table_id[-1]):
                 ns.describe_table(table_id)
 
     @needs("broken_entry_types", "make_entry")
-    def test_a_broken_entry_can_be_deregistered(self, ns: CaseNamespace) -> None:
+    def test_a_broken_entry_can_be_deregistered(self, ns: Namespace) -> None:
         for table_id in self._broken(ns):
             ns.deregister_table(table_id)
             assert code_of(ns.table_exists, table_id) == ErrorCode.TABLE_NOT_FOUND
 
-    def _broken(self, ns: CaseNamespace) -> list[list[str]]:
+    def _broken(self, ns: Namespace) -> list[list[str]]:
         """Make one entry of each broken type; return their identifiers."""
         return [
             ns.table(name) for name in _make_entries(ns, "broken", ns.target.broken_entry_types)
         ]
 
 
-def _make_entries(ns: CaseNamespace, prefix: str, entry_types: Iterable[str]) -> dict[str, str]:
+def _make_entries(ns: Namespace, prefix: str, entry_types: Iterable[str]) -> dict[str, str]:
     made = {}
     for number, entry_type in enumerate(entry_types):
         name = f"{prefix}_{number}"
@@ -211,7 +209,7 @@ class NeighbourCases(Cases):
 
     @needs("inhabit")
     def test_entries_of_other_tools_are_not_listed_and_keep_their_names(
-        self, inhabited: CaseNamespace
+        self, inhabited: Namespace
     ) -> None:
         lance_tables = sorted(each.name for each in inhabited.neighbours if each.is_lance)
         assert inhabited.names() == lance_tables
@@ -229,7 +227,7 @@ class NeighbourCases(Cases):
 
     @needs("inhabit", "register")
     def test_files_are_kept_wherever_an_entry_of_another_tool_may_have_data(
-        self, ns: CaseNamespace, inhabited: CaseNamespace
+        self, ns: Namespace, inhabited: Namespace
     ) -> None:
         places = dict.fromkeys(place for n in inhabited.neighbours for place in n.locations)
         for number, place in enumerate(places):
@@ -247,7 +245,7 @@ class NeighbourCases(Cases):
     def test_beside_what_cannot_be_read_only_drop_is_refused(self, target: Target) -> None:
         unsafe = (ErrorCode.INVALID_TABLE_STATE, ErrorCode.PERMISSION_DENIED)
         for name in target.unreadable_types:
-            with target.unreadable(name) as found, closing(CaseNamespace(target)) as ns:
+            with target.unreadable(name) as found, closing(Namespace(target)) as ns:
                 table_id = ns.with_rows()
                 if not target.lacks("list_all"):
                     listed = ns.list_all_tables().tables

@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import ErrorCode
 
 from .calls import Calls, code_of, collect, pages, refused, unique_name
-from .cases import CaseNamespace, Cases, Refusals, needs
+from .cases import Cases, Namespace, Refusals, needs
 from .target import Target
 
 # -- pages -----------------------------------------------------------------------------------------
@@ -25,24 +25,22 @@ BAD_TOKENS = ("nonsense", "%%%", "eyJ", "AAAA", "[]", "W10=", "a b", "\x00", "é
 class PagingCases(Cases):
     """``limit`` and ``page_token``."""
 
-    def _declare(self, ns: CaseNamespace, *names: str) -> None:
+    def _declare(self, ns: Namespace, *names: str) -> None:
         for name in names:
             ns.declare_table(ns.table(name))
 
-    # -- whole listings --------------------------------------------------------------------------
-
-    def test_tables_come_sorted(self, ns: CaseNamespace) -> None:
+    def test_tables_come_sorted(self, ns: Namespace) -> None:
         names = ["b", "a_b", "a1", "c", "a", "ab", "_a"]
         self._declare(ns, *names)
         assert ns.names() == sorted(names)
 
-    def test_tables_page_by_page_are_the_same_as_at_once(self, ns: CaseNamespace) -> None:
+    def test_tables_page_by_page_are_the_same_as_at_once(self, ns: Namespace) -> None:
         self._declare(ns, *NAMES)
         for limit in (1, 2, 3, 5, 6, 7, 1000):
             assert ns.all_tables(ns.id, limit=limit) == NAMES, limit
 
     @needs("namespace_changes")
-    def test_namespaces_page_by_page_are_the_same_as_at_once(self, ns: CaseNamespace) -> None:
+    def test_namespaces_page_by_page_are_the_same_as_at_once(self, ns: Namespace) -> None:
         mine = sorted([ns.name, *(ns.new_namespace()[-1] for _ in range(3))])
         parent = ns.target.parent
         # In a shared catalog with many namespaces, one at a time takes too long.
@@ -52,16 +50,14 @@ class PagingCases(Cases):
             assert [name for name in found if name in mine] == mine, limit
             assert found == sorted(set(found)), limit
 
-    def test_declared_tables_hidden_from_pages_leave_no_gaps(self, ns: CaseNamespace) -> None:
+    def test_declared_tables_hidden_from_pages_leave_no_gaps(self, ns: Namespace) -> None:
         self._declare(ns, "a", "b", "d")
         ns.with_rows("c")
         ns.with_rows("e")
         hidden = ns.all_tables(ns.id, limit=1, include_declared=False)
         assert hidden == ["c", "e"]
 
-    # -- single pages ----------------------------------------------------------------------------
-
-    def test_limit_one_gives_one_name_and_a_token(self, ns: CaseNamespace) -> None:
+    def test_limit_one_gives_one_name_and_a_token(self, ns: Namespace) -> None:
         self._declare(ns, "a", "b")
         first = ns.list_tables(ns.id, limit=1)
         assert list(first.tables) == ["a"]
@@ -69,7 +65,7 @@ class PagingCases(Cases):
         second = ns.list_tables(ns.id, limit=1, page_token=first.page_token)
         assert list(second.tables) == ["b"]
 
-    def test_a_page_is_empty_when_all_later_tables_were_dropped(self, ns: CaseNamespace) -> None:
+    def test_a_page_is_empty_when_all_later_tables_were_dropped(self, ns: Namespace) -> None:
         self._declare(ns, "a", "b", "c")
         first = ns.list_tables(ns.id, limit=1)
         for name in ("b", "c"):
@@ -78,15 +74,13 @@ class PagingCases(Cases):
         assert list(last.tables) == []
         assert not last.page_token
 
-    def test_an_empty_token_is_the_start(self, ns: CaseNamespace) -> None:
+    def test_an_empty_token_is_the_start(self, ns: Namespace) -> None:
         self._declare(ns, "a", "b")
         answer = ns.list_tables(ns.id, page_token="")
         assert list(answer.tables) == ["a", "b"]
 
-    # -- changes between pages -------------------------------------------------------------------
-
     def test_tables_created_between_pages_neither_repeat_nor_hide_others(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         self._declare(ns, "b", "d", "f", "h")
         first = ns.list_tables(ns.id, limit=2)
@@ -98,7 +92,7 @@ class PagingCases(Cases):
         assert rest == sorted(set(rest))
 
     def test_tables_dropped_between_pages_neither_repeat_nor_hide_others(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         self._declare(ns, *NAMES)
         first = ns.list_tables(ns.id, limit=3)
@@ -109,7 +103,7 @@ class PagingCases(Cases):
 
     @needs("namespace_changes")
     def test_namespaces_changed_between_pages_neither_repeat_nor_hide_others(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         prefix = unique_name()
         parent = list(ns.target.parent)
@@ -129,16 +123,16 @@ class PagingCases(Cases):
     # -- bad requests ----------------------------------------------------------------------------
 
     def test_a_listing_with_a_limit_below_one_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         refusals.refuse(self._listings(ns, "limit"), [0, -1, -(2**31)], INVALID, naming="limit")
 
     def test_a_listing_with_a_bad_token_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         refusals.refuse(self._listings(ns, "page_token"), BAD_TOKENS, INVALID, naming="token")
 
-    def _listings(self, ns: CaseNamespace, option: str) -> dict[str, Callable[[Any], object]]:
+    def _listings(self, ns: Namespace, option: str) -> dict[str, Callable[[Any], object]]:
         """Return each paged operation as a call that takes the value of an option."""
         return {
             "list_tables": lambda value: ns.list_tables(ns.id, **{option: value}),
@@ -148,7 +142,7 @@ class PagingCases(Cases):
             "list_all_tables": lambda value: ns.list_all_tables(**{option: value}),
         }
 
-    def test_a_token_of_another_namespace_is_invalid_input(self, ns: CaseNamespace) -> None:
+    def test_a_token_of_another_namespace_is_invalid_input(self, ns: Namespace) -> None:
         other = ns.new_namespace()
         self._declare(ns, "a", "b")
         token = ns.list_tables(ns.id, limit=1).page_token
@@ -156,20 +150,20 @@ class PagingCases(Cases):
             ns.list_tables(other, page_token=token)
 
     @needs("namespace_changes")
-    def test_a_token_of_another_listing_is_invalid_input(self, ns: CaseNamespace) -> None:
+    def test_a_token_of_another_listing_is_invalid_input(self, ns: Namespace) -> None:
         ns.new_namespace()
         token = ns.list_namespaces(ns.target.parent, limit=1).page_token
         assert token
         with refused(INVALID, naming="token"):
             ns.list_tables(ns.id, page_token=token)
 
-    def test_a_token_serves_another_client(self, ns: CaseNamespace) -> None:
+    def test_a_token_serves_another_client(self, ns: Namespace) -> None:
         self._declare(ns, "a", "b")
         token = ns.list_tables(ns.id, limit=1).page_token
         with closing(Calls(ns.target.connect())) as second:
             assert list(second.list_tables(ns.id, page_token=token).tables) == ["b"]
 
-    def _rest(self, ns: CaseNamespace, token: str | None) -> list[str]:
+    def _rest(self, ns: Namespace, token: str | None) -> list[str]:
         """Return the names after a page, read one at a time; none after the last page."""
         return collect(ns.list_tables, "tables", 1, token, id=ns.id) if token else []
 
@@ -186,12 +180,12 @@ class PartialRightsCases(Cases):
     """No operation takes a listing for all that there is."""
 
     @pytest.fixture
-    def user(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
+    def user(self, target: Target, _declared: None) -> Iterator[Namespace]:
         """The second user's client, with a namespace that she created and no listing shows her."""
-        with closing(CaseNamespace(target, target.second_user())) as user:
+        with closing(Namespace(target, target.second_user())) as user:
             yield user
 
-    def test_a_namespace_that_no_listing_shows_can_be_used(self, user: CaseNamespace) -> None:
+    def test_a_namespace_that_no_listing_shows_can_be_used(self, user: Namespace) -> None:
         assert user.name not in user.all_namespaces(user.target.parent), "a listing shows it"
         table_id = user.with_rows()
         assert user.names() == ["t"]
@@ -200,16 +194,14 @@ class PartialRightsCases(Cases):
         user.deregister_table(table_id)
         assert user.names() == []
 
-    def test_a_table_in_an_unlisted_namespace_can_be_dropped(self, user: CaseNamespace) -> None:
+    def test_a_table_in_an_unlisted_namespace_can_be_dropped(self, user: Namespace) -> None:
         location = user.location(user.with_rows())
         user.drop_table(user.table())
         assert user.names() == []
         assert user.storage.files(location) == frozenset()
 
     @needs("register", "shared_locations")
-    def test_drop_sees_a_shared_location_in_an_unlisted_namespace(
-        self, user: CaseNamespace
-    ) -> None:
+    def test_drop_sees_a_shared_location_in_an_unlisted_namespace(self, user: Namespace) -> None:
         place = user.dataset("shared")
         for table_id in [user.register(name, place) for name in ("one", "two")]:
             with refused(BAD_STATE, naming=table_id[-1]):
@@ -217,7 +209,7 @@ class PartialRightsCases(Cases):
         assert user.storage.ids(place) == [0, 1, 2]
 
     @needs("register")
-    def test_drop_sees_a_shallow_clone_in_an_unlisted_namespace(self, user: CaseNamespace) -> None:
+    def test_drop_sees_a_shallow_clone_in_an_unlisted_namespace(self, user: Namespace) -> None:
         base, place = user.with_rows("base"), user.new_location("clone")
         options = user.storage.options
         source = lance.dataset(user.location(base), storage_options=options)
@@ -231,7 +223,7 @@ class PartialRightsCases(Cases):
 
     @needs("register", "shared_locations", "namespace_changes", "cascade")
     def test_drop_cascade_sees_a_shared_location_in_an_unlisted_namespace(
-        self, user: CaseNamespace
+        self, user: Namespace
     ) -> None:
         place = user.dataset("shared")
         user.register("one", place)
@@ -242,7 +234,7 @@ class PartialRightsCases(Cases):
         assert user.storage.ids(place) == [0, 1, 2]
 
     def test_a_table_that_the_user_may_not_see_is_permission_denied_and_not_missing(
-        self, ns: CaseNamespace, user: CaseNamespace
+        self, ns: Namespace, user: Namespace
     ) -> None:
         table_id = ns.with_rows()
         calls: list[Callable[[list[str]], object]] = [
@@ -253,7 +245,7 @@ class PartialRightsCases(Cases):
 
     @needs("register", "shared_locations")
     def test_drop_keeps_the_files_of_a_table_that_the_user_may_not_see(
-        self, ns: CaseNamespace, user: CaseNamespace
+        self, ns: Namespace, user: Namespace
     ) -> None:
         place = ns.location(ns.with_rows())
         mine = user.register("mine", place)

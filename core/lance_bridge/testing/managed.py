@@ -5,7 +5,7 @@ from __future__ import annotations
 from lance_namespace import ErrorCode
 
 from .calls import refused, rows
-from .cases import CaseNamespace, Cases, needs
+from .cases import Cases, Namespace, needs
 from .concurrency import answers_only, race
 
 MANAGED = {"managed_by": "impl"}
@@ -18,7 +18,7 @@ class ManagedCases(Cases):
     """Implementation-managed tables."""
 
     def test_a_managed_table_is_created_read_and_written_through_the_namespace(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         table_id = _create(ns)
         assert ns.describe_table(table_id).managed_versioning is True
@@ -29,7 +29,7 @@ class ManagedCases(Cases):
         assert _versions(ns) == [1, 2, 3]
         assert [ns.count(table_id, version=version) for version in (1, 2, 3)] == [2, 4, 6]
 
-    def test_a_managed_table_that_is_declared_has_no_version(self, ns: CaseNamespace) -> None:
+    def test_a_managed_table_that_is_declared_has_no_version(self, ns: Namespace) -> None:
         declared = ns.declare_table(ns.table(), properties=MANAGED)
         assert declared.managed_versioning is True
         described = ns.describe_table(ns.table(), check_declared=True)
@@ -39,7 +39,7 @@ class ManagedCases(Cases):
         assert _versions(ns) == [1]
         assert ns.read() == [0, 1, 2]
 
-    def test_writers_of_a_managed_table_lose_no_row_and_no_version(self, ns: CaseNamespace) -> None:
+    def test_writers_of_a_managed_table_lose_no_row_and_no_version(self, ns: Namespace) -> None:
         table_id = _create(ns)
 
         def write(number: int) -> None:
@@ -54,7 +54,7 @@ class ManagedCases(Cases):
         assert ns.read() == [0, 1, *range(100, 100 + WRITERS * COMMITS)]
         assert _versions(ns) == list(range(1, WRITERS * COMMITS + 2))
 
-    def test_what_is_written_without_the_catalog_is_not_shown(self, ns: CaseNamespace) -> None:
+    def test_what_is_written_without_the_catalog_is_not_shown(self, ns: Namespace) -> None:
         table_id = _create(ns)
         ns.storage.write(ns.location(table_id), rows([666]), mode="append")
         assert ns.read() == [0, 1]
@@ -64,7 +64,7 @@ class ManagedCases(Cases):
         ns.call("insert_into_table", table_id, rows([2]))
         assert ns.read() == [0, 1, 2]
 
-    def test_only_the_next_version_can_be_created(self, ns: CaseNamespace) -> None:
+    def test_only_the_next_version_can_be_created(self, ns: Namespace) -> None:
         table_id = _create(ns)
         for version in (1, 3):
             path = f"{ns.location(table_id).lstrip('/')}/_versions/x.manifest-1"
@@ -73,20 +73,20 @@ class ManagedCases(Cases):
         assert _versions(ns) == [1]
 
     @needs("rename")
-    def test_a_managed_table_that_is_renamed_stays_managed(self, ns: CaseNamespace) -> None:
+    def test_a_managed_table_that_is_renamed_stays_managed(self, ns: Namespace) -> None:
         table_id = _create(ns, "old")
         ns.rename_table(table_id, "t")
         ns.write(rows([2]))
         assert ns.read() == [0, 1, 2]
 
     @needs("register")
-    def test_existing_data_is_registered_as_a_managed_table(self, ns: CaseNamespace) -> None:
+    def test_existing_data_is_registered_as_a_managed_table(self, ns: Namespace) -> None:
         ns.register("t", ns.dataset("there", range(4)), properties=MANAGED)
         ns.write(rows([4]))
         assert ns.read() == [0, 1, 2, 3, 4]
 
     @needs("namespace_changes", "namespace_properties")
-    def test_new_tables_of_a_managed_namespace_are_managed(self, ns: CaseNamespace) -> None:
+    def test_new_tables_of_a_managed_namespace_are_managed(self, ns: Namespace) -> None:
         namespace_id = ns.track(ns.missing_namespace())
         ns.create_namespace(namespace_id, properties=MANAGED)
         table_id, plain = [*namespace_id, "t"], [*namespace_id, "plain"]
@@ -95,9 +95,7 @@ class ManagedCases(Cases):
         assert ns.describe_table(table_id).managed_versioning is True
         assert ns.describe_table(plain).managed_versioning is None
 
-    def test_a_managed_table_is_dropped_with_its_quarantined_versions(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_a_managed_table_is_dropped_with_its_quarantined_versions(self, ns: Namespace) -> None:
         table_id = _create(ns)
         location = ns.location(table_id)
         ns.storage.write(ns.location(table_id), rows([666]), mode="append")
@@ -106,11 +104,11 @@ class ManagedCases(Cases):
         assert not ns.storage.files(location)
 
 
-def _create(ns: CaseNamespace, name: str = "t") -> list[str]:
+def _create(ns: Namespace, name: str = "t") -> list[str]:
     ns.create_table(ns.table(name), rows(range(2)), properties=MANAGED)
     return ns.table(name)
 
 
-def _versions(ns: CaseNamespace) -> list[int]:
+def _versions(ns: Namespace) -> list[int]:
     answer = ns.call("list_table_versions", ns.table())
     return [each.version for each in answer.versions]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_namespace import ErrorCode, LanceNamespace
 
 from .calls import Id, answer_of, code_of, ipc, items, refused, request_model, rows, unique_name
-from .cases import CaseNamespace, Cases, Refusals, needs, same_location, why_absent
+from .cases import Cases, Namespace, Refusals, needs, same_location, why_absent
 
 # -- one request for every operation ---------------------------------------------------------------
 
@@ -131,7 +131,7 @@ def batch(operation: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
     return {"operations": [{"create_table_version": each} for each in entries]}
 
 
-def send(ns: CaseNamespace, operation: str, id: Id, **fields: Any) -> object:
+def send(ns: Namespace, operation: str, id: Id, **fields: Any) -> object:
     """Send a valid request for an operation, with this identifier and further fields."""
     if operation in BATCH_OPERATIONS:
         entry = {"id": list(id or []), **_STAGED, **fields}
@@ -146,7 +146,7 @@ def send(ns: CaseNamespace, operation: str, id: Id, **fields: Any) -> object:
 
 
 def calls_of(
-    ns: CaseNamespace, operations: Iterable[str], **fields: Any
+    ns: Namespace, operations: Iterable[str], **fields: Any
 ) -> dict[str, Callable[[Id], object]]:
     """Return each operation as a call with an identifier, with these fields in its request."""
 
@@ -185,9 +185,7 @@ def _request(operation: str, **fields: Any) -> _Request:
 class ClientCases(Cases):
     """A request that is a mapping has the same result as a model with the same fields."""
 
-    def test_a_table_lives_its_life_through_requests_that_are_mappings(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_a_table_lives_its_life_through_requests_that_are_mappings(self, ns: Namespace) -> None:
         api: Any = ns.client
         table_id = ns.table()
         rows = ipc(pa.table({"a": [1, 2]}))
@@ -202,14 +200,14 @@ class ClientCases(Cases):
 
     @needs("rename", "rename_table")
     def test_a_mapping_without_what_the_operation_needs_is_invalid_input(
-        self, ns: CaseNamespace
+        self, ns: Namespace
     ) -> None:
         api: Any = ns.client
         request = _request("rename_table", id=ns.with_rows())
         assert code_of(api.rename_table, request) == ErrorCode.INVALID_INPUT
 
     def test_the_message_of_an_error_begins_as_clients_expect(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         """Rust clients see only the text of an error, and decide by it."""
         ids = {
@@ -225,7 +223,7 @@ class ClientCases(Cases):
         refusals.compare(complaints)
 
     @needs("absent")
-    def test_absent_operations_are_unsupported(self, ns: CaseNamespace, refusals: Refusals) -> None:
+    def test_absent_operations_are_unsupported(self, ns: Namespace, refusals: Refusals) -> None:
         codes = [ErrorCode.UNSUPPORTED]
         refusals.compare(
             {
@@ -234,13 +232,13 @@ class ClientCases(Cases):
             }
         )
 
-    def test_the_client_describes_its_connection(self, ns: CaseNamespace) -> None:
+    def test_the_client_describes_its_connection(self, ns: Namespace) -> None:
         first = ns.client.namespace_id()
         assert first
         assert first == ns.target.connect().namespace_id()
 
 
-def _call_bare(ns: CaseNamespace, name: str, table_id: list[str]) -> object:
+def _call_bare(ns: Namespace, name: str, table_id: list[str]) -> object:
     """Call an operation by name with a request that has only an identifier."""
     arguments: list[object] = [request_model(name).model_construct(id=table_id)]
     if "request_data" in inspect.signature(getattr(LanceNamespace, name)).parameters:
@@ -255,7 +253,7 @@ def _call_bare(ns: CaseNamespace, name: str, table_id: list[str]) -> object:
 INVALID = ErrorCode.INVALID_INPUT
 
 
-def hostile_names(ns: CaseNamespace) -> list[str]:
+def hostile_names(ns: Namespace) -> list[str]:
     """Return names that every operation refuses: those of the target, and the empty one."""
     return ["", *ns.features.hostile_names]
 
@@ -263,9 +261,7 @@ def hostile_names(ns: CaseNamespace) -> list[str]:
 class IdentifierCases(Cases):
     """Which identifiers work, and that every operation refuses the others."""
 
-    # -- names that must work --------------------------------------------------------------------
-
-    def test_odd_table_names_work(self, ns: CaseNamespace) -> None:
+    def test_odd_table_names_work(self, ns: Namespace) -> None:
         *names, last = ns.features.good_names
         own = [ns.declare_table(ns.table(name)).location or "" for name in names]
         ns.create_table(ns.table(last), rows(range(3)))
@@ -278,7 +274,7 @@ class IdentifierCases(Cases):
         assert ns.names() == []
 
     @needs("namespace_changes")
-    def test_odd_namespace_names_work(self, ns: CaseNamespace) -> None:
+    def test_odd_namespace_names_work(self, ns: Namespace) -> None:
         own = unique_name()
         for name in ns.features.good_names:
             odd = ns.track([*ns.target.parent, f"{name}_{own}"])
@@ -291,14 +287,14 @@ class IdentifierCases(Cases):
             ns.drop_namespace(odd)
 
     @needs("max_table_name")
-    def test_the_longest_table_name_works(self, ns: CaseNamespace) -> None:
+    def test_the_longest_table_name_works(self, ns: Namespace) -> None:
         longest = "t" * (ns.features.max_table_name or 0)
         table_id = ns.with_rows(longest)
         assert ns.names() == [longest]
         assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("max_namespace_name", "namespace_changes")
-    def test_the_longest_namespace_name_works(self, ns: CaseNamespace) -> None:
+    def test_the_longest_namespace_name_works(self, ns: Namespace) -> None:
         name = unique_name().ljust(ns.features.max_namespace_name or 0, "n")
         longest = ns.track([*ns.target.parent, name])
         ns.create_namespace(longest)
@@ -307,22 +303,20 @@ class IdentifierCases(Cases):
 
     # -- names that must be refused --------------------------------------------------------------
 
-    def test_a_hostile_table_name_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
-    ) -> None:
+    def test_a_hostile_table_name_is_invalid_input(self, ns: Namespace, refusals: Refusals) -> None:
         hostile = [ns.table(name) for name in hostile_names(ns)]
         refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
         assert ns.names() == []
 
     def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         parent, table = ns.target.parent, unique_name()
         hostile = [[*parent, name, table] for name in hostile_names(ns)]
         refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
 
     def test_a_hostile_namespace_name_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         parent = ns.target.parent
         hostile = set(hostile_names(ns))
@@ -339,7 +333,7 @@ class IdentifierCases(Cases):
 
     @needs("rename")
     def test_rename_to_a_hostile_name_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         table_id, names = ns.with_rows(), hostile_names(ns)
         refusals.compare(
@@ -353,7 +347,7 @@ class IdentifierCases(Cases):
 
     @needs("max_table_name")
     def test_an_overlong_table_name_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         longest = ns.features.max_table_name or 0
         identifiers = [ns.table("t" * length) for length in (longest + 1, 10_000)]
@@ -362,7 +356,7 @@ class IdentifierCases(Cases):
 
     @needs("max_namespace_name")
     def test_an_overlong_namespace_name_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         longest = ns.features.max_namespace_name or 0
         identifiers = [[*ns.target.parent, "n" * n] for n in (longest + 1, 10_000)]
@@ -371,13 +365,13 @@ class IdentifierCases(Cases):
     # -- identifiers of the wrong length ---------------------------------------------------------
 
     def test_a_table_operation_without_an_identifier_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         refusals.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
 
     @needs("fixed_depth")
     def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         longest = [*ns.target.parent, *[unique_name()] * 6]
         wrong = [longest[:depth] for depth in range(1, 7) if depth != len(ns.id) + 1]
@@ -385,32 +379,28 @@ class IdentifierCases(Cases):
 
     @needs("fixed_depth")
     def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
         refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         outer = [ns.id[:depth] for depth in range(len(ns.id))]
         refusals.refuse(calls_of(ns, ["list_tables"]), outer, INVALID)
 
     @needs("fixed_depth", "rename")
-    def test_rename_into_a_namespace_of_another_level_is_invalid_input(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_rename_into_a_namespace_of_another_level_is_invalid_input(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         for wrong in ([*ns.id, "n"], [*ns.id, "n", "n"]):
             with refused(INVALID):
                 ns.rename_table(table_id, "new", new_namespace_id=wrong)
         assert ns.names() == ["t"]
 
-    # -- letter case -----------------------------------------------------------------------------
-
     @needs("folds_case")
-    def test_a_folding_catalog_finds_tables_in_any_case(self, ns: CaseNamespace) -> None:
+    def test_a_folding_catalog_finds_tables_in_any_case(self, ns: Namespace) -> None:
         ns.with_rows("MixedCase")
         assert ns.names() == ["mixedcase"]
         shouted = [*ns.target.parent, ns.name.upper(), "MIXEDCASE"]
@@ -423,14 +413,14 @@ class IdentifierCases(Cases):
         assert (answer.table, answer.namespace) == ("mixedcase", ns.id)
 
     @needs("folds_case", "rename")
-    def test_a_folding_catalog_renames_from_and_to_any_case(self, ns: CaseNamespace) -> None:
+    def test_a_folding_catalog_renames_from_and_to_any_case(self, ns: Namespace) -> None:
         ns.with_rows("old")
         ns.rename_table(ns.table("OLD"), "NEW")
         assert ns.names() == ["new"]
         assert ns.ids(ns.table("New")) == [0, 1, 2]
 
     @needs("folds_case", "namespace_changes")
-    def test_a_folding_catalog_finds_namespaces_in_any_case(self, ns: CaseNamespace) -> None:
+    def test_a_folding_catalog_finds_namespaces_in_any_case(self, ns: Namespace) -> None:
         shouted = [*ns.target.parent, ns.name.upper()]
         ns.namespace_exists(shouted)
         ns.describe_namespace(shouted)
@@ -439,7 +429,7 @@ class IdentifierCases(Cases):
         ns.drop_namespace(shouted)
         assert ns.name not in ns.all_namespaces(ns.target.parent)
 
-    def test_names_that_differ_in_case_are_one_table_or_two(self, ns: CaseNamespace) -> None:
+    def test_names_that_differ_in_case_are_one_table_or_two(self, ns: Namespace) -> None:
         ns.with_rows("t")
         if ns.features.folds_case:
             with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="t"):
@@ -463,43 +453,41 @@ class MissingCases(Cases):
     """Operations on entries that do not exist."""
 
     def test_operations_on_a_missing_table_are_table_not_found(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         missing = ns.missing_table()
         calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
         refusals.refuse(calls, [missing], ErrorCode.TABLE_NOT_FOUND, naming=missing[-1])
 
     def test_operations_on_a_table_of_a_missing_namespace_are_namespace_not_found(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         missing = ns.missing_namespace()
         calls = calls_of(ns, ENTRY_OPERATIONS)
         refusals.refuse(calls, [[*missing, "t"]], NO_NAMESPACE, naming=missing[-1])
 
     def test_operations_on_a_missing_namespace_are_namespace_not_found(
-        self, ns: CaseNamespace, refusals: Refusals
+        self, ns: Namespace, refusals: Refusals
     ) -> None:
         missing = ns.missing_namespace()
         calls = calls_of(ns, [name for name in NAMESPACE_OPERATIONS if name != "create_namespace"])
         refusals.refuse(calls, [missing], NO_NAMESPACE, naming=missing[-1])
 
     @needs("rename", "rename_across")
-    def test_rename_into_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_rename_into_a_missing_namespace_is_namespace_not_found(self, ns: Namespace) -> None:
         missing, table_id = ns.missing_namespace(), ns.with_rows()
         with refused(NO_NAMESPACE, naming=missing[-1]):
             ns.rename_table(table_id, "new", new_namespace_id=missing)
         assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("namespace_changes", "nested_namespaces")
-    def test_create_in_a_missing_parent_is_namespace_not_found(self, ns: CaseNamespace) -> None:
+    def test_create_in_a_missing_parent_is_namespace_not_found(self, ns: Namespace) -> None:
         missing = ns.missing_namespace()
         with refused(NO_NAMESPACE, naming=missing[-1]):
             ns.create_namespace([*missing, "child"])
 
     @needs("namespace_changes")
-    def test_drop_of_a_missing_namespace_is_namespace_not_found(self, ns: CaseNamespace) -> None:
+    def test_drop_of_a_missing_namespace_is_namespace_not_found(self, ns: Namespace) -> None:
         missing = ns.missing_namespace()
         for mode in (None, "Fail", "fail", "FAIL"):
             with refused(NO_NAMESPACE, naming=missing[-1]):

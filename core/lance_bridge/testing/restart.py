@@ -17,7 +17,7 @@ from lance_namespace import (
 )
 
 from .calls import Calls, code_of, described
-from .cases import CaseNamespace, Cases, needs, same_location
+from .cases import Cases, Namespace, needs, same_location
 
 THREADS = 8
 OPERATIONS = 50
@@ -36,9 +36,7 @@ class RestartCases(Cases):
     Every acknowledged change must survive. A server that replies before it writes may fail here.
     """
 
-    def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(self, ns: Namespace) -> None:
         table_id = ns.with_rows()
         before = ns.location(table_id)
         changing = Calls(ns.target.connect())
@@ -54,9 +52,7 @@ class RestartCases(Cases):
         assert same_location(ns.location(ns.table("new")), declared or "")
         changing.close()
 
-    def test_calls_while_the_server_is_down_are_service_unavailable(
-        self, ns: CaseNamespace
-    ) -> None:
+    def test_calls_while_the_server_is_down_are_service_unavailable(self, ns: Namespace) -> None:
         table_id, missing = ns.with_rows(), ns.missing_namespace()
         ns.target.stop_server()
         try:
@@ -74,7 +70,7 @@ class RestartCases(Cases):
         assert codes == [ErrorCode.SERVICE_UNAVAILABLE] * len(calls)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    def test_threads_work_on_through_a_restart(self, ns: CaseNamespace) -> None:
+    def test_threads_work_on_through_a_restart(self, ns: Namespace) -> None:
         workers = [_Worker(ns, number) for number in range(THREADS)]
         seconds = ns.target.restart_deadline
         with ThreadPoolExecutor(THREADS) as pool:
@@ -101,7 +97,7 @@ class _Worker:
     It knows the location of its table, or that there is none, until an error leaves that unknown.
     """
 
-    def __init__(self, ns: CaseNamespace, number: int) -> None:
+    def __init__(self, ns: Namespace, number: int) -> None:
         self.ns = ns
         self.table_id = ns.table(f"t{number}")
         self.done = 0

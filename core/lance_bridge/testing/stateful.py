@@ -37,7 +37,7 @@ from lance_namespace import (
 )
 
 from .calls import rows
-from .cases import CaseNamespace, Cases, same_location
+from .cases import Cases, Namespace, same_location
 from .target import Target
 
 # -- model -----------------------------------------------------------------------------------------
@@ -63,8 +63,6 @@ class Model:
     namespaces: dict[str, dict[str, Entry]] = field(default_factory=dict)
     kept: dict[str, Ids] = field(default_factory=dict)
     """Data that no entry refers to any more, and that must still exist, by location."""
-
-    # -- namespaces ------------------------------------------------------------------------------
 
     def create_namespace(self, name: str, mode: str) -> None:
         """Apply CreateNamespace."""
@@ -92,8 +90,6 @@ class Model:
         if namespace not in self.namespaces:
             raise NamespaceNotFoundError(namespace)
         return self.namespaces[namespace]
-
-    # -- tables ----------------------------------------------------------------------------------
 
     def table(self, namespace: str, name: str) -> Entry:
         """Return an entry."""
@@ -196,7 +192,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @initialize(counts=st.lists(st.integers(-1, 5), min_size=3, max_size=3))
     def begin(self, counts: list[int]) -> None:
         """Begin with three tables, so that a sequence need not create its first ones."""
-        self.ns = CaseNamespace(self.target)
+        self.ns = Namespace(self.target)
         self.features = self.target.features
         self.model = Model(self.features.declare_again, self.features.create_completes)
         self.model.namespaces[self.ns.name] = {}
@@ -219,8 +215,6 @@ class CatalogMachine(RuleBasedStateMachine):
             self._check_data()
         finally:
             self.ns.close()
-
-    # -- namespaces ------------------------------------------------------------------------------
 
     @precondition(lambda self: self.features.namespace_changes)
     @rule(which=NAMESPACES, mode=CREATE_MODES)
@@ -252,8 +246,6 @@ class CatalogMachine(RuleBasedStateMachine):
             lambda: self.ns.namespace_exists(self.ids[which]),
             lambda: self.model.tables(self._name(which)) and None,
         )
-
-    # -- tables ----------------------------------------------------------------------------------
 
     @rule(which=NAMESPACES, name=TABLES)
     def declare(self, which: int, name: str) -> None:
@@ -330,8 +322,6 @@ class CatalogMachine(RuleBasedStateMachine):
             files = self.ns.storage.files(answers[1].location)
             assert not files, f"a drop left {sorted(files)}"
 
-    # -- questions -------------------------------------------------------------------------------
-
     @rule(which=NAMESPACES, name=TABLES, shout=st.booleans())
     def describe(self, which: int, name: str, shout: bool) -> None:
         asked = name.upper() if self.features.folds_case and shout else name
@@ -374,8 +364,6 @@ class CatalogMachine(RuleBasedStateMachine):
         if hasattr(self, "ns"):
             self.checks += 1
             self._check_listing(self.checks % len(self.ids))
-
-    # -- helpers ---------------------------------------------------------------------------------
 
     def _name(self, which: int) -> str:
         return self.ids[which][-1]

@@ -55,8 +55,6 @@ class ConnectionCases(CatalogCases):
         for secret in workspace.target.secrets:
             assert not [text for text in shown if secret in text], "a secret is shown"
 
-    # -- life ------------------------------------------------------------------------------------
-
     def test_a_closed_catalog_can_be_used_again(self, workspace: Workspace) -> None:
         record = workspace.create()
         for _ in range(2):
@@ -99,8 +97,6 @@ class ConnectionCases(CatalogCases):
             other.load_namespace(path)
         assert path[-1] not in other.list_namespaces(path[:-1])
 
-    # -- threads ---------------------------------------------------------------------------------
-
     def test_each_thread_is_answered_about_its_own_table(self, workspace: Workspace) -> None:
         def work(number: int) -> list[str]:
             wanted = workspace.record(f"t{number}", {"number": str(number)})
@@ -119,8 +115,6 @@ class ConnectionCases(CatalogCases):
         found = workspace.catalog.load_table(workspace.table())
         assert found.properties["number"] == str(winner)
         assert workspace.names() == ["t"]
-
-    # -- credentials -----------------------------------------------------------------------------
 
     def test_vended_credentials_are_options_that_say_when_they_end(
         self, workspace: Workspace
@@ -257,8 +251,6 @@ CHANGES: dict[str, Change] = {
 @needs("faults")
 class FaultCases(CatalogCases):
     """A server that refuses, is busy or broken, or whose reply is lost."""
-
-    # -- reads -----------------------------------------------------------------------------------
 
     def test_a_read_that_is_refused_is_permission_denied(
         self, workspace: Workspace, refusals: Refusals
@@ -398,6 +390,23 @@ UNDECLARED = {"partition_locations": "has_partitions", "scan_hidden_tables": "hi
 """Methods whose cases would be skipped if the field did not declare them."""
 
 
+IMPOSSIBLE: dict[str, tuple[str, Callable[[Workspace, TableRecord, Path], object]]] = {
+    "alter_table": ("no_alter", lambda w, t, _: w.catalog.alter_table(with_properties(t, a="b"))),
+    "commit_guard": ("no_managed_tables", lambda w, table, _: w.catalog.commit_guard(table)),
+    "create_namespace": (
+        "no_namespace_changes",
+        lambda w, _, free: w.catalog.create_namespace(w.namespace_record(free)),
+    ),
+    "drop_namespace": ("no_namespace_changes", lambda w, *_: w.catalog.drop_namespace(w.path)),
+    "rename_table": ("no_rename", lambda w, t, _: w.catalog.rename_table(t, w.table("new"))),
+    "rename_table_across": (
+        "no_rename_across",
+        lambda w, table, _: w.move(table, (*w.new_namespace(), "new")),
+    ),
+}
+"""Call to the capability that forbids it, and the call with an entry and a free namespace."""
+
+
 class CapabilityCases(CatalogCases):
     """What is declared works; what is declared impossible raises and changes nothing."""
 
@@ -432,43 +441,19 @@ class CapabilityCases(CatalogCases):
         for name, field in UNDECLARED.items():
             assert getattr(capabilities, field) or name in inherited, f"{name} without {field}"
 
-    def test_a_table_that_cannot_be_altered_is_left_as_it_is(self, workspace: Workspace) -> None:
-        skip_unless(workspace, "no_alter")
-        record = workspace.create()
-        _require_unsupported(workspace.catalog.alter_table, with_properties(record, author="Ada"))
-        require_same(workspace.catalog.load_table(record.path), record)
-
-    def test_a_table_that_cannot_be_renamed_is_left_as_it_is(self, workspace: Workspace) -> None:
-        skip_unless(workspace, "no_rename")
-        record = workspace.create()
-        _require_unsupported(workspace.catalog.rename_table, record, workspace.table("new"))
-        assert workspace.names() == ["t"]
-
-    def test_a_table_that_cannot_be_renamed_across_is_left_as_it_is(
-        self, workspace: Workspace
+    @pytest.mark.parametrize("change", IMPOSSIBLE)
+    def test_what_the_catalog_cannot_do_is_unsupported_and_changes_nothing(
+        self, workspace: Workspace, change: str
     ) -> None:
-        skip_unless(workspace, "no_rename_across")
-        record = workspace.create()
-        other = workspace.new_namespace()
-        _require_unsupported(workspace.move, record, (*other, "new"))
+        capability, call = IMPOSSIBLE[change]
+        skip_unless(workspace, capability)
+        record, free = workspace.create(), workspace.missing_namespace()
+        with pytest.raises((UnsupportedOperationError, NotImplementedError)):
+            call(workspace, record, free)
+        require_same(workspace.catalog.load_table(record.path), record)
         assert workspace.names() == ["t"]
-        assert workspace.names(other) == []
-
-    def test_namespaces_that_cannot_change_are_left_as_they_are(self, workspace: Workspace) -> None:
-        skip_unless(workspace, "no_namespace_changes")
-        missing = workspace.missing_namespace()
-        record = workspace.namespace_record(missing)
-        _require_unsupported(workspace.catalog.create_namespace, record)
-        _require_unsupported(workspace.catalog.drop_namespace, workspace.path)
         with refused(ErrorCode.NAMESPACE_NOT_FOUND):
-            workspace.catalog.load_namespace(missing)
-        workspace.catalog.load_namespace(workspace.path)
-
-    def test_an_entry_that_cannot_be_compared_has_no_guard(self, workspace: Workspace) -> None:
-        skip_unless(workspace, "no_managed_tables")
-        _require_unsupported(workspace.catalog.commit_guard, workspace.create())
-
-    # -- names -----------------------------------------------------------------------------------
+            workspace.catalog.load_namespace(free)
 
     def test_the_longest_names_are_kept(self, workspace: Workspace) -> None:
         rule = workspace.capabilities.table_rule
@@ -497,12 +482,3 @@ class CapabilityCases(CatalogCases):
             workspace.create(name)
             assert workspace.names() == [name, "lower"]
             assert workspace.catalog.load_table(workspace.table(name)).path[-1] == name
-
-
-def _require_unsupported(call: Callable[..., object], *arguments: object) -> None:
-    """Require that a call raises UnsupportedOperationError, or is not implemented."""
-    try:
-        call(*arguments)
-    except (UnsupportedOperationError, NotImplementedError):
-        return
-    raise AssertionError("the call succeeded, though the capabilities say that it cannot")

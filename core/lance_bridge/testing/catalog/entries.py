@@ -10,7 +10,7 @@ from lance_namespace import ErrorCode
 
 from ...catalog import CatalogColumn, Column, Path, Published, TableRecord
 from ..calls import code_of, refused
-from ..cases import Refusals, local_path, needs
+from ..cases import Refusals, local_path, needs, same_location
 from ..target import RawEntry
 from .workspace import (
     CatalogCases,
@@ -19,7 +19,6 @@ from .workspace import (
     require_holds,
     require_properties,
     require_same,
-    same_location,
     skip_if,
     skip_unless,
     try_change,
@@ -160,7 +159,7 @@ class EntryCases(CatalogCases):
         workspace.create("lance")
         found = catalog.load_table(path)
         assert {key: found.properties.get(key) for key in wanted} == wanted
-        assert same_location(found.location, location)
+        assert same_location(found.location or "", location)
         assert not found.is_lance
         require_same(workspace.scanned("other"), found)
         assert workspace.names() == ["lance", "other"]
@@ -198,8 +197,6 @@ class EntryCases(CatalogCases):
         require_properties({k: v for k, v in held.items() if v is not None}, record.properties)
         assert raw.is_external, "the catalog may delete the files of a new entry"
 
-    # -- refusals --------------------------------------------------------------------------------
-
     def test_create_of_an_existing_table_is_refused_and_changes_nothing(
         self, workspace: Workspace
     ) -> None:
@@ -233,8 +230,6 @@ class EntryCases(CatalogCases):
         with refused(_NO_TABLE, ErrorCode.CONCURRENT_MODIFICATION, naming="t"):
             alterable.catalog.alter_table(with_properties(record, author="Ada"))
         assert alterable.names() == []
-
-    # -- drop ------------------------------------------------------------------------------------
 
     def test_a_dropped_entry_is_gone_and_its_files_stay(self, workspace: Workspace) -> None:
         kept, dropped = workspace.create("kept"), workspace.create("dropped")
@@ -271,8 +266,6 @@ class EntryCases(CatalogCases):
         wanted = workspace.record("t", {"new": "yes"}, location=workspace.location("elsewhere"))
         workspace.catalog.create_table(wanted)
         require_holds(workspace.catalog.load_table(wanted.path), wanted)
-
-    # -- directories -----------------------------------------------------------------------------
 
     def test_a_catalog_makes_directories_only_where_it_says_so(self, workspace: Workspace) -> None:
         record = workspace.record()

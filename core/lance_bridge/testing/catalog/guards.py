@@ -41,8 +41,6 @@ SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
 class GuardCases(CatalogCases):
     """Entries with a `GUARD`, on which commits of tables depend."""
 
-    # -- finding the guard -----------------------------------------------------------------------
-
     def test_finding_the_guard_changes_nothing(self, guardable: Workspace) -> None:
         record = guardable.create("t", {"author": "Ines"})
         guard = guardable.catalog.commit_guard(record)
@@ -101,12 +99,6 @@ class GuardCases(CatalogCases):
         with refused(_CHANGED, naming="t"):
             guardable.catalog.alter_table(with_properties(stale, count="5"))
 
-    def test_each_change_of_the_latest_revision_is_made(self, guardable: Workspace) -> None:
-        record = guardable.guard()
-        for number in range(1, 6):
-            record = guardable.set(record, count=str(number))
-            assert record.properties["count"] == str(number)
-
     def test_of_two_that_give_an_entry_its_guard_one_succeeds(self, guardable: Workspace) -> None:
         path = guardable.create("t", {"count": "0"}).path
         first, second = guardable.catalog.load_table(path), guardable.catalog.load_table(path)
@@ -147,8 +139,6 @@ class GuardCases(CatalogCases):
         with refused(ErrorCode.INVALID_TABLE_STATE, ErrorCode.INVALID_INPUT):
             guardable.catalog.alter_table(before.with_properties(own))
         require_same(guardable.catalog.load_table(record.path), before)
-
-    # -- entries without a guard, and ownership --------------------------------------------------
 
     def test_a_revision_is_compared_without_a_guard(self, alterable: Workspace) -> None:
         stale = alterable.create("t", {"count": "0"})
@@ -225,8 +215,6 @@ class GuardCases(CatalogCases):
         workspace.catalog.rename_table(stale, workspace.table("new"))
         renamed = workspace.catalog.load_table(workspace.table("new"))
         assert renamed.properties["author"] == "Ines", "the rename took the change back"
-
-    # -- at once ---------------------------------------------------------------------------------
 
     def test_of_many_changes_at_once_one_is_made(self, guardable: Workspace) -> None:
         record = guardable.guard()

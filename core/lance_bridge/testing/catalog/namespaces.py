@@ -94,8 +94,6 @@ class NamespaceCases(CatalogCases):
         found = list(changeable.catalog.list_namespaces(parent))
         assert found == sorted(found)
 
-    # -- create ----------------------------------------------------------------------------------
-
     def test_create_of_an_existing_namespace_is_refused_and_changes_nothing(
         self, changeable: Workspace
     ) -> None:
@@ -105,8 +103,6 @@ class NamespaceCases(CatalogCases):
             changeable.catalog.create_namespace(record)
         found = changeable.catalog.load_namespace(changeable.path)
         assert dict(found.properties) == dict(before.properties)
-
-    # -- properties ------------------------------------------------------------------------------
 
     def test_properties_of_a_namespace_are_kept_or_refused(self, changeable: Workspace) -> None:
         if not _is_kept(changeable, PROPERTIES):
@@ -142,8 +138,6 @@ class NamespaceCases(CatalogCases):
             changeable.catalog.drop_namespace(missing)
         with refused(_NOT_FOUND):
             changeable.catalog.load_namespace(missing)
-
-    # -- drop ------------------------------------------------------------------------------------
 
     def test_a_dropped_namespace_is_gone_and_others_stay(self, changeable: Workspace) -> None:
         path = changeable.new_namespace()
@@ -194,8 +188,6 @@ class NamespaceCases(CatalogCases):
             drop = partial(droppable.catalog.drop_namespace, namespace)
             table = replace(droppable.record(), path=(*namespace, "t"))
             _overtake(droppable, partial(run_in_steps, drop, stop), held, table)
-
-    # -- outer levels ----------------------------------------------------------------------------
 
     def test_an_outer_namespace_is_created_altered_and_dropped(self, workspace: Workspace) -> None:
         catalog, outer = workspace.catalog, _outer(workspace)

@@ -25,7 +25,7 @@ from ...catalog import (
     TableRecord,
 )
 from ..calls import PREFIX, code_of, described, unique_name
-from ..cases import Cases, Storage
+from ..cases import Cases, Storage, same_location
 from ..target import Faults, Target
 
 ENTRY_ID = RESERVED_PREFIX + "id"
@@ -197,19 +197,12 @@ def with_properties(record: TableRecord, **changes: str) -> TableRecord:
     return record.with_properties({**record.properties, **changes})
 
 
-def same_location(one: str | None, other: str | None) -> bool:
-    """Return whether two spellings mean the same location, as core compares them."""
-    if one is None or other is None:
-        return one == other
-    return locations.key(one) == locations.key(other)
-
-
 def keeps_location(found: str | None, wanted: str | None) -> bool:
     """Return whether a catalog has a location as core passed it, with a scheme if that had one.
 
     Other tools take a path without a scheme for one of their default file system.
     """
-    return same_location(found, wanted) and _has_scheme(found) >= _has_scheme(wanted)
+    return same_location(found or "", wanted or "") and _has_scheme(found) >= _has_scheme(wanted)
 
 
 def _has_scheme(location: str | None) -> bool:

@@ -25,7 +25,6 @@ from .output import Output, message, printable
 
 if TYPE_CHECKING:
     from lance_bridge import LanceBridgeNamespace
-    from lance_bridge.table import Table
 
 # -- completion ------------------------------------------------------------------------------------
 
@@ -209,11 +208,6 @@ def require_catalog(name: str, *, or_federation: bool = False) -> None:
         registry.require_lance_bridge_class(found, name, _DIRECTORY if is_directory else "")
     except api.InvalidInputError as error:
         raise usage_error(str(error)) from error
-
-
-def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
-    """Return a table, with 1 catalog call."""
-    return namespace.tables.load(namespace.tables.path_of(names))
 
 
 def parse_key_values(given: Sequence[str] | None, option: str = "--property") -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -53,8 +53,14 @@ def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     with exit_on_error():
         named = lance_bridge.config.named_catalogs()
     installed = [{"impl": impl, "class": path} for impl, path in sorted(catalogs().items())]
-    rows = [_configured_row(name, each["impl"]) for name, each in named.valid.items()]
-    rows += [_problem_row(name, text) for name, text in named.problems.items()]
+    rows = [
+        {"catalog": name, "impl": each["impl"], **_try_to_connect(name)}
+        for name, each in named.valid.items()
+    ]
+    rows += [
+        {"catalog": name, "impl": "", "connection": "", "problem": text}
+        for name, text in named.problems.items()
+    ]
     configured = sorted(rows, key=itemgetter("catalog"))
     if output is RowsOutput.CSV:
         columns = ["catalog", "impl", "class", "connection", "problem"]
@@ -68,18 +74,12 @@ def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     print_parts(Output(output.value), fields, parts)
 
 
-def _configured_row(name: str, impl: str) -> dict[str, str]:
-    """Return the row of a configured catalog: its connection, or why it cannot connect."""
-    row = {**_problem_row(name, ""), "impl": impl}
+def _try_to_connect(name: str) -> dict[str, str]:
+    """Return what a configured catalog is connected to, or why it cannot connect."""
     try:
-        row["connection"] = lance_bridge.connect(name).namespace_id()
+        return {"connection": lance_bridge.connect(name).namespace_id(), "problem": ""}
     except api.LanceNamespaceError as error:
-        row["problem"] = str(error)
-    return row
-
-
-def _problem_row(name: str, problem: str) -> dict[str, str]:
-    return {"catalog": name, "impl": "", "connection": "", "problem": problem}
+        return {"connection": "", "problem": str(error)}
 
 
 @app.command("test")
@@ -96,16 +96,16 @@ def check_connection(
     with connected(catalog, properties) as namespace, spinner(f"call {catalog}"):
         latencies = [_time_call(namespace) for _ in range(calls)]
         server = dict(namespace.connection.catalog.describe_server())
-    fields: dict[str, Any] = {
+    facts = {
         "catalog": catalog,
         "connection": namespace.namespace_id(),
         **server,
         "first_call_ms": latencies[0],
         "fastest_call_ms": min(latencies),
-        "capabilities": _describe_capabilities(namespace.capabilities),
     }
-    facts = {key: value for key, value in fields.items() if key != "capabilities"}
-    print_parts(output, fields, [key_value_table(facts), key_value_table(fields["capabilities"])])
+    capabilities = _describe_capabilities(namespace.capabilities)
+    parts = [key_value_table(facts), key_value_table(capabilities)]
+    print_parts(output, {**facts, "capabilities": capabilities}, parts)
 
 
 def _time_call(namespace: LanceBridgeNamespace) -> float:

@@ -20,7 +20,6 @@ from .arguments import (
     TableName,
     connected,
     connected_or_federated,
-    load_table,
     parse_duration,
     parse_key_values,
     parse_name,
@@ -69,7 +68,7 @@ def compact(
         else:
             from lance_bridge.dataset import compact as compact_table  # noqa: PLC0415 - takes seconds to import
 
-            found = load_table(namespace, names)
+            found = namespace.tables.load_by_id(names)
             with progress_bar(f"compact {table}") as report:
                 done = compact_table(
                     found, target_rows=target_rows, dry_run=dry_run, on_progress=report
@@ -151,7 +150,7 @@ def clean_up(
             from lance_bridge.dataset import clean_up as clean_up_table  # noqa: PLC0415 - takes seconds to import
 
             with spinner(f"clean up {table}"):
-                done = clean_up_table(load_table(namespace, names), **options)
+                done = clean_up_table(namespace.tables.load_by_id(names), **options)
     would = "would be deleted" if dry_run else "deleted"
     lines = [f"{table}: {done.versions} versions, {done.bytes} bytes {would}"]
     lines += [f"{table}: {reason}" for reason in done.kept]

@@ -28,7 +28,6 @@ from .arguments import (
     confirm,
     connected,
     connected_or_federated,
-    load_table,
     parse_key_values,
     parse_name,
     usage_error,
@@ -170,7 +169,7 @@ def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int |
     from lance_bridge.requests import Ref  # noqa: PLC0415 - takes seconds to import
 
     if isinstance(namespace, lance_bridge.LanceBridgeNamespace):
-        return load_table(namespace, names).open(Ref.of(version)).schema
+        return namespace.tables.load_by_id(names).open(Ref.of(version)).schema
     no_rows: dict[str, Any] = {
         "id": names,
         "version": version,

@@ -68,14 +68,10 @@ def _format(catalog: str, found: Diagnosis) -> list[Table | str]:
     checked = f"checked {found.tables} tables and {found.directories} directories"
     if not found.findings:
         return [f"{catalog}: no problems found; {checked}"]
-    parts: list[Table | str] = []
-    for each in found.findings:
-        parts += [
-            f"{each.kind.value}: {each.subject}",
-            f"  {each.message}",
-            f"  {each.command}",
-            "",
-        ]
+    parts = [
+        f"{each.kind.value}: {each.subject}\n  {each.message}\n  {each.command}\n"
+        for each in found.findings
+    ]
     counts = Counter(each.kind.value for each in found.findings)
     rows = [{"finding": kind, "number": number} for kind, number in counts.items()]
     return [*parts, make_table(["finding", "number"], rows), f"{catalog}: {checked}"]

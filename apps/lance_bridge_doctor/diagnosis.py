@@ -166,9 +166,10 @@ class _Page:
 
     def run(self) -> Diagnosis:
         self._findings += check_servers(self._tables.connection.config)
-        broken = list(check_catalog(self._namespace, self._commands))
-        self._findings += broken
-        if not broken:
+        broken = check_catalog(self._namespace, self._commands)
+        if broken is not None:
+            self._findings.append(broken)
+        else:
             self._findings += self._check(self._entries(), self._checks.check)
             if self._remaining() > 0:
                 self._check_storage()

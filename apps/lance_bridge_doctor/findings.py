@@ -131,25 +131,23 @@ def properties_finding(error: LanceNamespaceError, commands: Commands) -> Findin
 
     If the implementation is unknown, so are the secret properties: no value is repeated.
     """
-    if isinstance(error, MissingExtraError):
-        return Finding(Kind.MISSING_EXTRA, commands.catalog, str(error), error.command)
+    kind, command = Kind.CONFIGURATION, f"{PROGRAM} catalogs list"
     named = _PROPERTY.search(str(error))
-    if isinstance(error, UnsupportedOperationError) or named is None:
-        return Finding(
-            Kind.CONFIGURATION, commands.catalog, str(error), "lance-bridge catalogs list"
-        )
-    key = named[1]
-    is_unknown = f"has no property '{key}'" in str(error)
-    command = commands.unset(key) if is_unknown else commands.set(key)
-    return Finding(Kind.CONFIGURATION, commands.catalog, str(error), command)
+    if isinstance(error, MissingExtraError):
+        kind, command = Kind.MISSING_EXTRA, error.command
+    elif named is not None and not isinstance(error, UnsupportedOperationError):
+        is_unknown = f"has no {named[0]}" in str(error)
+        command = commands.unset(named[1]) if is_unknown else commands.set(named[1])
+    return Finding(kind, commands.catalog, str(error), command)
 
 
-def check_catalog(namespace: LanceBridgeNamespace, commands: Commands) -> Iterator[Finding]:
-    """Yield a finding if the smallest call to the catalog fails."""
+def check_catalog(namespace: LanceBridgeNamespace, commands: Commands) -> Finding | None:
+    """Return a finding if the smallest call to the catalog fails."""
     try:
         namespace.list_namespaces(ListNamespacesRequest(limit=1))
     except LanceNamespaceError as error:
-        yield _catalog_finding(error, namespace, commands)
+        return _catalog_finding(error, namespace, commands)
+    return None
 
 
 def _catalog_finding(
@@ -176,9 +174,9 @@ def _catalog_finding(
 
 
 def storage_finding(
-    error: LanceNamespaceError, subject: str, location: str, commands: Commands
+    error: LanceNamespaceError, location: str, commands: Commands, subject: str = ""
 ) -> Finding:
-    """Return a finding that storage could not be read, so its content is unknown."""
+    """Return a finding that the storage of a subject or a location could not be read."""
     scheme = locations.key(location)[0]
     if scheme == "file" and isinstance(error, PermissionDeniedError):
         command = f"chmod -R u+rwX {shlex.quote(locations.for_lance(location))}"
@@ -190,7 +188,7 @@ def storage_finding(
     else:
         prefix = {"gs": "google", "az": "azure_storage"}.get(scheme, "aws")
         command = commands.set(f"{STORAGE_PREFIX}{prefix}_endpoint")
-    return Finding(Kind.STORAGE, subject, str(error), command)
+    return Finding(Kind.STORAGE, subject or location, str(error), command)
 
 
 # -- clocks ----------------------------------------------------------------------------------------

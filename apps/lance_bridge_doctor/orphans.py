@@ -189,9 +189,7 @@ class Orphans:
                 for each in self._list(parent, ()):
                     found.setdefault(each.key, each)
             except LanceNamespaceError as error:
-                failed.append(
-                    storage_finding(error, parent.location, parent.location, self.checks.commands)
-                )
+                failed.append(storage_finding(error, parent.location, self.checks.commands))
         return sorted(found.values(), key=lambda each: each.location), failed
 
     def _table_directories(self, failed: list[Finding]) -> Iterator[TableDirectory]:
@@ -231,7 +229,7 @@ class Orphans:
                 return []
             latest = VersionDirectory(TableFiles(storage, location)).latest()
         except LanceNamespaceError as error:
-            return [storage_finding(error, location, location, self.checks.commands)]
+            return [storage_finding(error, location, self.checks.commands)]
         if latest is None or time.time() - latest.timestamp_millis / 1000 < self.checks.idle:
             return []
         return self._judge(candidate, f"It is a Lance table with version {latest.version}")

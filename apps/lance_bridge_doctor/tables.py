@@ -98,8 +98,8 @@ class TableChecks:
         try:
             return [*found, *self._check_storage(Table.of(entry))]
         except LanceNamespaceError as error:
-            subject = written(entry.path)
-            return [*found, storage_finding(error, subject, entry.location, self.commands)]
+            name = written(entry.path)
+            return [*found, storage_finding(error, entry.location, self.commands, name)]
 
     # -- the entry -------------------------------------------------------------------------------
 

@@ -91,27 +91,21 @@ class Search:
                 self.unavailable[name] = describe(error)
 
     def _matches_in(self, catalog: str, namespace: LanceNamespace) -> Iterator[Match]:
-        paths = all_paths(namespace)
-        reads = self.scopes - {Scope.NAME}
+        paths, word = all_paths(namespace), self.word.casefold()
         with ThreadPoolExecutor(_THREADS) as threads:
             while chunk := list(islice(paths, _CHUNK)):
-                found = (
-                    threads.map(partial(self._details, catalog, namespace), chunk)
-                    if reads
-                    else [[] for _ in chunk]
-                )
+                found = threads.map(partial(self._details, catalog, namespace), chunk)
                 for path, details in zip(chunk, found, strict=True):
-                    candidates = [(Scope.NAME, ".".join(path)), *details]
-                    yield from (
-                        Match(catalog, path, scope, text)
-                        for scope, text in candidates
-                        if scope in self.scopes and self.word.casefold() in text.casefold()
-                    )
+                    for scope, text in [(Scope.NAME, ".".join(path)), *details]:
+                        if scope in self.scopes and word in text.casefold():
+                            yield Match(catalog, path, scope, text)
 
     def _details(
         self, catalog: str, namespace: LanceNamespace, path: Path
     ) -> list[tuple[Scope, str]]:
         """Return the columns and properties of a table; nothing if it cannot be read."""
+        if self.scopes == {Scope.NAME}:
+            return []
         try:
             with errors_of(catalog, "describe_table", [path]):
                 return list(self._describe(namespace, path))

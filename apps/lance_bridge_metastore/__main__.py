@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.fetch_only:
-            return _fetch(options.version or sorted(RELEASES), options.java)
+            for found in map(release, options.version or sorted(RELEASES)):
+                jars = jars_of(found, java=options.java)
+                print(f"Hive Metastore {found.full_version}: {jars}", flush=True)
+            return 0
         if len(options.version) > 1:
             parser.error("more than one --version needs --fetch-only")
         if not 0 <= options.port <= _MAX_PORT:
@@ -91,13 +94,6 @@ def _setting(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
-
-
-def _fetch(versions: Sequence[str], java: str | None) -> int:
-    for version in versions:
-        found = release(version)
-        print(f"Hive Metastore {found.full_version}: {jars_of(found, java=java)}", flush=True)
-    return 0
 
 
 def _serve(options: argparse.Namespace) -> int:

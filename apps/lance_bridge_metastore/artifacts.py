@@ -99,7 +99,7 @@ def jars_of(release: Release, *, java: str | None = None) -> Path:
     if release.from_pyspark:
         return pyspark_jars()
     home = cache_directory() / "metastore"
-    target = home / f"{release.full_version}-{_digest(release)}"
+    target = home / f"{release.full_version}-{_digest(_ivy_module(release).encode())}"
     if _is_complete(target):
         return target
     home.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,8 @@ def _fetch(release: Release, target: Path, java: str | None) -> None:
     staging = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent))
     try:
         _retrieve(release, staging, ivy_cache, java)
-        _mark_complete(staging)
+        sizes = {jar.name: jar.stat().st_size for jar in sorted(staging.glob("*.jar"))}
+        (staging / _MARKER).write_text(json.dumps(sizes, indent=0), encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         staging.rename(target)
     finally:
@@ -172,13 +173,8 @@ def _ivy_dependency(artifact: Artifact) -> str:
     )
 
 
-def _digest(release: Release) -> str:
-    return hashlib.sha256(_ivy_module(release).encode()).hexdigest()[:12]
-
-
-def _mark_complete(directory: Path) -> None:
-    sizes = {jar.name: jar.stat().st_size for jar in sorted(directory.glob("*.jar"))}
-    (directory / _MARKER).write_text(json.dumps(sizes, indent=0), encoding="utf-8")
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _is_complete(directory: Path) -> bool:
@@ -213,8 +209,7 @@ def loopback_classes(java: str, jars: Path) -> Path:
     """
     thrift = ",".join(sorted(jar.name for jar in jars.glob("libthrift-*.jar")))
     content = _LOOPBACK_SOURCE.read_bytes() + _COMPILER.read_bytes() + thrift.encode()
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    target = cache_directory() / "metastore" / f"loopback-{digest}"
+    target = cache_directory() / "metastore" / f"loopback-{_digest(content)}"
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="loopback-") as directory:

@@ -63,14 +63,10 @@ def hive_site(
         # Hive 4 refuses external tables inside the managed warehouse, and puts databases here.
         site["metastore.warehouse.external.dir"] = warehouse
         site["hive.metastore.warehouse.dir"] = f"file://{directory / 'managed'}"
-    given = {_without_prefix(name) for name in settings}
-    defaults = {name: value for name, value in site.items() if _without_prefix(name) not in given}
+    # Most settings have two names, with and without "hive.".
+    given = {name.removeprefix("hive.") for name in settings}
+    defaults = {k: value for k, value in site.items() if k.removeprefix("hive.") not in given}
     return defaults | dict(settings)
-
-
-def _without_prefix(name: str) -> str:
-    """Return a setting's name without ``hive.``: most settings have both names."""
-    return name.removeprefix("hive.")
 
 
 def to_xml(site: Mapping[str, str]) -> str:

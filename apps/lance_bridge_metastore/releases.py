@@ -51,18 +51,14 @@ class Release:
         return not self.artifacts
 
 
-def _hadoop() -> tuple[Artifact, ...]:
-    """Return one Hadoop for all releases: with an earlier one, none runs on Java 24."""
-    return (
-        Artifact(_HADOOP, "hadoop-client-api", _HADOOP_REVISION),
-        Artifact(_HADOOP, "hadoop-client-runtime", _HADOOP_REVISION),
-        Artifact("commons-cli", "commons-cli", "1.5.0"),
-    )
-
-
-def _hdfs() -> Artifact:
-    """Return HDFS: Hive 4 refers to a few of its classes by name, on any file system."""
-    return Artifact(_HADOOP, "hadoop-hdfs", _HADOOP_REVISION, transitive=False)
+_HADOOP_CLIENT = (
+    Artifact(_HADOOP, "hadoop-client-api", _HADOOP_REVISION),
+    Artifact(_HADOOP, "hadoop-client-runtime", _HADOOP_REVISION),
+    Artifact("commons-cli", "commons-cli", "1.5.0"),
+)
+"""One Hadoop for all releases: with an earlier one, none runs on Java 24."""
+_HDFS = Artifact(_HADOOP, "hadoop-hdfs", _HADOOP_REVISION, transitive=False)
+"""Hive 4 refers to a few of its classes by name, on any file system."""
 
 
 def _derby(revision: str, *names: str) -> tuple[Artifact, ...]:
@@ -119,7 +115,7 @@ RELEASES: dict[str, Release] = {
             17,
             (
                 Artifact(_HIVE, "hive-standalone-metastore", "3.1.3", excluded=_NOT_NEEDED),
-                *_hadoop(),
+                *_HADOOP_CLIENT,
                 _log4j_api("2.17.1"),
                 Artifact("commons-collections", "commons-collections", "3.2.2"),
                 Artifact("org.codehaus.jackson", "jackson-mapper-asl", "1.9.13"),
@@ -132,8 +128,8 @@ RELEASES: dict[str, Release] = {
             17,
             (
                 Artifact(_HIVE, "hive-standalone-metastore-server", "4.0.1", excluded=_NOT_NEEDED),
-                *_hadoop(),
-                _hdfs(),
+                *_HADOOP_CLIENT,
+                _HDFS,
                 _log4j_api("2.18.0"),
                 *_derby("10.14.2.0", "derby", "derbytools"),
             ),
@@ -144,8 +140,8 @@ RELEASES: dict[str, Release] = {
             17,
             (
                 *_server_in_hive_exec("4.1.0"),
-                *_hadoop(),
-                _hdfs(),
+                *_HADOOP_CLIENT,
+                _HDFS,
                 *_derby("10.14.2.0", "derby", "derbytools"),
             ),
         ),
@@ -155,8 +151,8 @@ RELEASES: dict[str, Release] = {
             21,
             (
                 *_server_in_hive_exec("4.2.0"),
-                *_hadoop(),
-                _hdfs(),
+                *_HADOOP_CLIENT,
+                _HDFS,
                 *_derby("10.17.1.0", "derby", "derbyshared", "derbytools"),
             ),
         ),

@@ -106,7 +106,8 @@ class Metastore:
         self.release = release(version)
         self._directory = Path(directory).absolute() if directory is not None else None
         self._is_temporary = directory is None
-        self._port = port
+        self.port = port
+        """The port it listens on; 0 before the first start, if none was given."""
         self._warehouse = warehouse
         self._extra_classpath = [str(entry) for entry in extra_classpath]
         self._settings = dict(settings or {})
@@ -114,7 +115,7 @@ class Metastore:
         self._heap_megabytes = heap_megabytes
         self._start_timeout = start_timeout
         self._process: GuardedProcess | None = None
-        self._directory_lock = DirectoryLock()
+        self._directory_lock: IO[bytes] | None = None
         self._owner = os.getpid()
         self._log_offset = 0
         self._lock = threading.RLock()
@@ -122,14 +123,9 @@ class Metastore:
     # -- properties ------------------------------------------------------------------------------
 
     @property
-    def port(self) -> int:
-        """The port it listens on; 0 before the first start, if none was given."""
-        return self._port
-
-    @property
     def uri(self) -> str:
         """``thrift://127.0.0.1:PORT``."""
-        return f"thrift://127.0.0.1:{self._port}"
+        return f"thrift://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int | None:
@@ -160,14 +156,14 @@ class Metastore:
         """The file with the server's output, over all its starts."""
         return self.directory / "metastore.log"
 
-    def log_tail(self, lines: int = _TAIL_LINES) -> str:
+    def log_tail(self) -> str:
         """Return the last lines that the server printed since its last start."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
             text = log.read().decode("utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
     # -- start and stop ----------------------------------------------------------------------------
 
@@ -184,26 +180,26 @@ class Metastore:
             try:
                 self._start()
             except BaseException:
-                self._directory_lock.release()
+                self._unlock_directory()
                 raise
             return self
 
     def _start(self) -> None:
-        if not self._is_temporary:
-            self._directory_lock.acquire(self.directory)
+        if not self._is_temporary and self._directory_lock is None:
+            self._directory_lock = _lock_directory(self.directory)
         java = find_java(self.release.minimum_java, self._java)
         _require_client()  # before jars are fetched, which takes minutes
         jars = jars_of(self.release, java=java.path)
         atexit.register(self.close)
         for attempt in range(1, _ATTEMPTS + 1):
-            port = self._port or _free_port()
+            port = self.port or _free_port()
             try:
                 self._launch(java.path, jars, port)
             except _PortTakenError:
-                if self._port or attempt == _ATTEMPTS:
+                if self.port or attempt == _ATTEMPTS:
                     raise
             else:
-                self._port = port
+                self.port = port
                 break
 
     def stop(self) -> None:
@@ -220,7 +216,14 @@ class Metastore:
             if os.getpid() == self._owner:
                 if self._process is not None and self.is_running:
                     end(self._process)
-                self._directory_lock.release()
+                self._unlock_directory()
+
+    def _unlock_directory(self) -> None:
+        if self._directory_lock is not None:
+            # Closing alone would leave the lock with processes that were forked since.
+            fcntl.flock(self._directory_lock, fcntl.LOCK_UN)
+            self._directory_lock.close()
+            self._directory_lock = None
 
     def restart(self) -> None:
         """Stop it and start it again with the same port and state."""
@@ -436,33 +439,17 @@ class DirectoryError(MetastoreStartError):
     """The directory cannot be used for the state of this metastore."""
 
 
-class DirectoryLock:
-    """Locks a directory for one metastore, from its start to its end."""
-
-    def __init__(self) -> None:
-        self._lock: IO[bytes] | None = None
-
-    def acquire(self, directory: Path) -> None:
-        """Create and lock the directory, or raise DirectoryError."""
-        if self._lock is not None:
-            return
-        with _directory_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            lock = (directory / "lock").open("ab")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                raise _directory_in_use(directory) from None
-        self._lock = lock
-
-    def release(self) -> None:
-        """Unlock the directory for other metastores."""
-        if self._lock is not None:
-            # Closing alone would leave the lock with processes that were forked since.
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            self._lock.close()
-            self._lock = None
+def _lock_directory(directory: Path) -> IO[bytes]:
+    """Create a directory, and lock it for one metastore, from its start to its end."""
+    with _directory_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise _directory_in_use(directory) from None
+    return lock
 
 
 def _directory_in_use(directory: Path) -> DirectoryError:

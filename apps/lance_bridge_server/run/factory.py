@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator, so that freed memory returns to the system."""
+"""Makes the application of a server from its configuration, and makes it again on a reload."""
 
 from __future__ import annotations
 

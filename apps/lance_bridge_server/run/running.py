@@ -1,4 +1,4 @@
-"""The log of a server: plain text or JSON, on standard error."""
+"""Runs a server in one process or several, which log to standard error as text or JSON."""
 
 from __future__ import annotations
 

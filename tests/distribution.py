@@ -24,7 +24,7 @@ FIRST = (
     ("tests/cli/",),
     ("tests/server/test_stop.py",),
     ("tests/server/test_serve_command.py",),
-    ("tests/server/test_gateway_clients_page.py",),
+    ("tests/docs/test_gateway_pages.py",),
 )
 """Beginnings of the node ids that one worker gets; those that take longest are started first, so
 that all workers end at about the same time."""

@@ -121,10 +121,10 @@ class NewUser:
         )
 
     def _run(self, task: list[Any]) -> tuple[int, str, str]:
-        """Have `docs.readme_program` do a task."""
+        """Have `docs.snippet_processes` do a task."""
         if self.program is None:
             self.program = subprocess.Popen(
-                [sys.executable, "-m", "docs.readme_program"],
+                [sys.executable, "-m", "docs.snippet_processes"],
                 cwd=self.home,
                 env={**self.environment, "PYTHONPATH": str(ROOT / "tests")},
                 stdin=subprocess.PIPE,

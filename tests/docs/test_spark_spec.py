@@ -28,7 +28,7 @@ from lance_bridge_spark.source import options
 from lance_bridge_spark.source.streams import FAIL
 from lance_bridge_spark.source.worker_calls import condition
 
-from .spark_snippets import run
+from .snippet_processes import run_snippets
 from .specs import DOCUMENTS, REPOSITORY, operations
 from .test_documents import URI
 
@@ -200,7 +200,7 @@ def printed(
         }
     )
     printed = spark.run(
-        "docs.spark_snippets:run",
+        "docs.snippet_processes:run_snippets",
         directory,
         seconds=500,
         documents={"spec": found},
@@ -224,7 +224,8 @@ def require_said(printed: list[tuple[str, str]]) -> None:
 
 
 def test_a_snippet_that_fails_is_reported() -> None:
-    printed = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
+    snippets = [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]
+    printed = run_snippets(None, {"one": snippets}, [])
     first, second, third = printed["one"]
 
     assert (first, second) == ("", "1\n")

@@ -2,7 +2,7 @@
 
 A new type is one line here. Types with parameters (units, lengths, fields) are in the modules of
 each form: the specification's JSON (`lance_bridge.dataset.schema_json`), Lance's own
-(`lance_bridge_server.lancedb.types`), SQL names (`lance_bridge_cli.schemas`), Spark's
+(`lance_bridge_server.lancedb.type_names`), SQL names (`lance_bridge_cli.schemas`), Spark's
 values (`lance_bridge_spark.schemas`).
 
 The source of Spark's form is the JSON of ``pyspark.sql.types.StructType``, which Unity Catalog

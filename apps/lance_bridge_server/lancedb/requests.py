@@ -15,7 +15,7 @@ from lance_bridge.errors import invalid, unsupported
 from lance_bridge.requests import ExtendedIndexRequest
 
 from .responses import DATABASE_HEADER, is_lancedb
-from .types import cast_type, type_from_json
+from .type_names import cast_type, type_from_json
 
 # -- requests --------------------------------------------------------------------------------------
 

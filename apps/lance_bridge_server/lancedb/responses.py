@@ -24,7 +24,7 @@ from lance_bridge.paging import names_of_all_pages
 
 from ..errors import STATUS_BY_CODE
 from ..operations import OPERATIONS, Operation
-from .types import schema_to_json
+from .type_names import schema_to_json
 
 DATABASE_HEADER = "x-lancedb-database"
 VERSION_HEADER = "phalanx-version"

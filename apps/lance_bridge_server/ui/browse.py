@@ -1,12 +1,16 @@
-"""The page of a namespace: the namespaces and tables in it. The first page is that of the root."""
+"""The pages that list and find tables: a namespace, a search, the tree beside each, and errors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
+from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
     ErrorCode,
     InvalidInputError,
@@ -18,12 +22,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lance_bridge.names import UNAVAILABLE
+from lance_bridge_federated import FederatedNamespace, Scope, Search
 
-from ..errors import STATUS_BY_CODE, error_headers
+from ..errors import STATUS_BY_CODE, error_headers, public_text
+from ..gateway.execution import Method
 from ..gateway.health import OK
 from ..http.exchange import exchange_of
 from .rendering import address, html_page
-from .request import Result, UiRequest, error_text, gather
+from .request import OPERATION_BY_NAME, Result, UiRequest, as_result, error_text, gather
 
 # -- namespaces ------------------------------------------------------------------------------------
 
@@ -51,8 +57,8 @@ async def show_namespace(ui: UiRequest) -> Response:
     path = ui.names
     tree, namespaces, tables, properties = await gather(
         load_tree(ui, path),
-        _list(ui, "list_namespaces", path),
-        _list(ui, "list_tables", path),
+        _list(ui, "namespaces", path),
+        _list(ui, "tables", path),
         _properties(ui, path),
     )
     failed = _failure(namespaces, tables)
@@ -62,9 +68,8 @@ async def show_namespace(ui: UiRequest) -> Response:
     if tables.value:
         has_more = bool(tables.value.page_token)
         tree.add_tables(path, tables.value.tables, has_more=has_more)
-    return html_page(
+    return ui.page(
         "namespace.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         namespaces=_listing(ui, path, namespaces, "namespaces"),
@@ -93,12 +98,11 @@ async def _states(ui: UiRequest) -> dict[str, str]:
     return {name: state for name, state in found.items() if state != OK}
 
 
-async def _list(ui: UiRequest, operation: str, path: Sequence[str]) -> Result[Any]:
-    is_tables = operation == "list_tables"
-    token = ui.text(_parameter("tables" if is_tables else "namespaces"))
+async def _list(ui: UiRequest, kind: str, path: Sequence[str]) -> Result[Any]:
+    token = ui.text(f"{kind}_page")
     fields = {"id": list(path), "limit": _PAGE_SIZE, "page_token": token or None}
-    method = ui.table_names.list_tables if is_tables else None
-    return await ui.attempt(operation, fields, method=method)
+    method = ui.table_names.list_tables if kind == "tables" else None
+    return await ui.attempt(f"list_{kind}", fields, method=method)
 
 
 async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
@@ -109,35 +113,25 @@ async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
     return dict(sorted((found.value.properties or {}).items())) if found.value else {}
 
 
-def _parameter(kind: str) -> str:
-    return f"{kind}_page"
-
-
 def _listing(ui: UiRequest, path: list[str], part: Result[Any], kind: str) -> Listing:
+    parameter = f"{kind}_page"
     if part.error is not None:
-        return Listing(
-            message="" if is_no_level(part) and not ui.text(_parameter(kind)) else part.message
-        )
+        is_expected = is_no_level(part) and not ui.text(parameter)
+        return Listing(message="" if is_expected else part.message)
     answer = part.require()
     page = "table" if kind == "tables" else "namespace"
-    names = getattr(answer, kind)
+    own = "namespace" if path else ""
+    following = {parameter: answer.page_token}
     return Listing(
-        [(name, address(page, [*path, name])) for name in names],
-        _page_address(path, kind, answer.page_token) if answer.page_token else "",
-        address("namespace", path) if ui.text(_parameter(kind)) else "",
+        [(name, address(page, [*path, name])) for name in getattr(answer, kind)],
+        address(own, path, **following) if answer.page_token else "",
+        address("namespace", path) if ui.text(parameter) else "",
         {
             key.removeprefix(UNAVAILABLE): why
             for key, why in (answer.context or {}).items()
             if key.startswith(UNAVAILABLE)
         },
     )
-
-
-def _page_address(path: Sequence[str], kind: str, token: str) -> str:
-    return address("namespace" if path else "", path, **{_parameter(kind): token})
-
-
-# -- the tree of catalogs --------------------------------------------------------------------------
 
 
 # -- tree ------------------------------------------------------------------------------------------
@@ -174,15 +168,6 @@ class Node:
             inner.more = address("namespace", path)
 
 
-@dataclass
-class _Level:
-    """The first names of a level, or why they are missing."""
-
-    names: list[str] = field(default_factory=list)
-    has_more: bool = False
-    message: str = ""
-
-
 async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = False) -> Node:
     """Return the root of the tree, opened down to a path.
 
@@ -191,51 +176,42 @@ async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = Fals
         is_table: Whether that is a table. Its siblings are not listed, because there may be many.
     """
     opened = list(path[:-1] if is_table else path)
-    levels = await gather(*(_load_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
-    root = node = _node([], levels[0], opened[:1])
-    for depth, level in enumerate(levels[1:], 1):
-        at = opened[:depth]
-        inner = _node(at, level, opened[depth : depth + 1])
-        _replace_child(node, inner)
-        node = inner
+    depths = range(len(opened) + 1)
+    levels: list[Node] = await gather(
+        *(_load_level(ui, opened[:n], opened[n : n + 1]) for n in depths)
+    )
+    root = node = levels[0]
+    for level in levels[1:]:
+        node.children = [level if each.name == level.name else each for each in node.children or ()]
+        node = level
     if is_table:
-        node.children = [*(node.children or ()), Node(path[-1], "", True, True)]
-        node.children[-1].address = address("table", path)
+        table = Node(path[-1], address("table", path), is_table=True, is_current=True)
+        node.children = [*(node.children or ()), table]
         node.more = address("namespace", opened)
     else:
         node.is_current = True
     return root
 
 
-async def _load_level(ui: UiRequest, path: Sequence[str]) -> _Level:
+async def _load_level(ui: UiRequest, path: Sequence[str], shown: Sequence[str]) -> Node:
+    """Return an opened namespace. Args: shown: Names to show even if they are not in its list."""
+    own = address("namespace" if path else "", path)
     fields = {"id": list(path), "limit": _NAMES}
     part = await ui.attempt("list_namespaces", fields, seconds=_SECONDS)
-    if part.error is not None:
-        return _Level(message="" if is_no_level(part) else part.message)
-    answer = part.require()
-    return _Level(list(answer.namespaces), bool(answer.page_token))
+    listed = part.value.namespaces if part.value else []
+    names = [*(each for each in shown if each not in listed), *listed]
+    return Node(
+        path[-1] if path else "",
+        own,
+        children=[Node(each, address("namespace", [*path, each])) for each in names],
+        message="" if is_no_level(part) else part.message,
+        more=own if part.value and part.value.page_token else "",
+    )
 
 
 def is_no_level(part: Result[object]) -> bool:
     """Return whether a listing failed because the level cannot contain such objects."""
     return isinstance(part.error, (InvalidInputError, UnsupportedOperationError))
-
-
-def _node(path: Sequence[str], level: _Level, shown: Iterable[str]) -> Node:
-    """Return an opened namespace. Args: shown: Names to show even if they are not in the level."""
-    names = [*(each for each in shown if each not in level.names), *level.names]
-    return Node(
-        path[-1] if path else "",
-        address("namespace" if path else "", path),
-        children=[Node(each, address("namespace", [*path, each])) for each in names],
-        message=level.message,
-        more=address("namespace" if path else "", path) if level.has_more else "",
-    )
-
-
-def _replace_child(node: Node, inner: Node) -> None:
-    """Replace a closed child by the same namespace opened."""
-    node.children = [inner if each.name == inner.name else each for each in node.children or ()]
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -281,3 +257,145 @@ def error_page(
     )
     page.headers.update(error_headers(error))
     return page
+
+
+# -- search ----------------------------------------------------------------------------------------
+
+
+_SEARCH_SECONDS = 15.0
+_GRACE_SECONDS = 15.0
+"""Extra time for calls that are running when the time is over."""
+_MOST_MATCHES = 200
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table with its matching text."""
+
+    name: str
+    address: str
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables that a search found, and the catalogs and tables that it could not search."""
+
+    found: list[Found] = field(default_factory=list)
+    has_more: bool = False
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    unread: int = 0
+    """The number of tables of which only the name was searched."""
+
+
+async def show_search(ui: UiRequest) -> Response:
+    """Return the page of a search; without a word, only its form."""
+    word = ui.text("q")
+    scopes = _requested_scopes(ui)
+    return ui.page(
+        "search.html",
+        section="Search",
+        word=word,
+        scopes={each: each in scopes for each in Scope},
+        results=await _search(ui, word, scopes) if word else Results(),
+    )
+
+
+async def _search(ui: UiRequest, word: str, scopes: frozenset[Scope]) -> Results:
+    """Search all visible catalogs concurrently: a slow one does not delay or fail the others."""
+    catalogs = await _visible_catalogs(ui)
+    deadline = time.monotonic() + _SEARCH_SECONDS
+
+    def search_in(name: str, path: list[str]) -> Awaitable[Result[Results]]:
+        namespace = partial(VisibleNamespace, ui, path, deadline)
+        work = partial(_results_of, Search({name: namespace}, word, scopes), path)
+        operation = ui.http.state.operation
+        return as_result(
+            ui.gateway.work(ui.http, work, operation, _SEARCH_SECONDS + _GRACE_SECONDS)
+        )
+
+    parts = await gather(*(search_in(name, path) for name, path in catalogs.items()))
+    found, unavailable, unread = [], {}, 0
+    for name, part in zip(catalogs, parts, strict=True):
+        if part.error is not None:
+            unavailable[_shown(name)] = part.message
+            continue
+        found += part.value.found
+        unavailable |= part.value.unavailable
+        unread += part.value.unread
+    return Results(found[:_MOST_MATCHES], len(found) > _MOST_MATCHES, unavailable, unread)
+
+
+def _requested_scopes(ui: UiRequest) -> frozenset[Scope]:
+    named = ui.http.query_params.getlist("in")
+    return frozenset(each for each in Scope if each.value in named) or frozenset({Scope.NAME})
+
+
+async def _visible_catalogs(ui: UiRequest) -> dict[str, list[str]]:
+    """Return the catalogs by name, each with the path of its root."""
+    if not isinstance(ui.gateway.namespace, FederatedNamespace):
+        return {"": []}
+    answer = await ui.call("list_namespaces", {"id": []})
+    return {name: [name] for name in answer.namespaces}
+
+
+def _results_of(search: Search, path: list[str]) -> Results:
+    """Run a search in one catalog, with one match more than the page shows.
+
+    Args:
+        path: The catalog's path in the gateway's namespace.
+    """
+    found = []
+    for each in islice(search, _MOST_MATCHES + 1):
+        table = [*path, *each.table]
+        text = "" if each.scope is Scope.NAME else each.text[:_LONGEST]
+        found.append(Found(".".join(table), address("table", table), each.scope.value, text))
+    unavailable = {
+        _shown(name): public_text(why, ErrorCode.SERVICE_UNAVAILABLE)
+        for name, why in search.unavailable.items()
+    }
+    return Results(found, unavailable=unavailable, unread=len(search.unread))
+
+
+def _shown(catalog: str) -> str:
+    return catalog or "The catalog"
+
+
+@dataclass
+class VisibleNamespace(LanceNamespace):
+    """Lists and describes the objects in one namespace, with identifiers relative to it.
+
+    Each call is authorized and recorded like a call of the API, and runs in the calling thread.
+    """
+
+    ui: UiRequest
+    parent: list[str]
+    """The namespace that is the root of this one."""
+    deadline: float
+    """By `time.monotonic`. No call is made after it."""
+
+    def namespace_id(self) -> str:
+        """Return the id of the namespace."""
+        return f"VisibleNamespace {{ parent: {self.parent} }}"
+
+    def list_namespaces(self, request: Any) -> Any:
+        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        return self._call("list_namespaces", request)
+
+    def list_tables(self, request: Any) -> Any:
+        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        return self._call("list_tables", request, self.ui.table_names.list_tables)
+
+    def describe_table(self, request: Any) -> Any:
+        """Describe as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        return self._call("describe_table", request)
+
+    def _call(self, operation: str, request: Any, method: Method | None = None) -> Any:
+        if time.monotonic() > self.deadline:
+            raise ServiceUnavailableError("The time limit of this page was exceeded")
+        fields = request.model_dump(exclude_none=True)
+        fields["id"] = [*self.parent, *(request.id or ())]
+        http, known = self.ui.http, OPERATION_BY_NAME[operation]
+        return self.ui.gateway.call_sync(http, known, fields, lambda result: result, method=method)

@@ -16,10 +16,9 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge.redaction import is_secret, redact
 
-from ..access.permissions import catalog_of
 from .browse import Listing, load_tree
-from .rendering import address, html_page
-from .request import UiRequest, gather
+from .rendering import address
+from .request import UiRequest, catalog_at, gather
 
 # -- schema ----------------------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ def list_foreign(namespace: LanceNamespace, request: Any) -> api.ListTablesRespo
         NamespaceNotFoundError: (1)
     """
     page = PageRequest.parse(f"others {request.id}", request.limit, request.page_token)
-    child, path = _catalog_at(namespace, list(request.id or ()))
+    child, path = catalog_at(namespace, request.id or ())
     names: list[str] = []
     if not isinstance(child, LanceBridgeNamespace):
         return api.ListTablesResponse(tables=names)
@@ -146,7 +145,7 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
         TableNotFoundError: (4)
         NamespaceNotFoundError: (1)
     """
-    child, path = _catalog_at(namespace, list(request.id or ()))
+    child, path = catalog_at(namespace, request.id or ())
     if not isinstance(child, LanceBridgeNamespace):
         return None
     entry = child.tables.load_entry(child.tables.path_of(path))
@@ -170,12 +169,6 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
     )
 
 
-def _catalog_at(namespace: LanceNamespace, names: list[str]) -> tuple[Any, list[str]]:
-    """Return the catalog of an identifier, and the identifier in that catalog."""
-    child = catalog_of(namespace, tuple(names))
-    return (child, names) if child is namespace else (child, names[1:])
-
-
 # -- page ------------------------------------------------------------------------------------------
 
 
@@ -190,9 +183,8 @@ async def show_others(ui: UiRequest) -> Response:
         load_tree(ui, path), ui.call("list_tables", fields, method=list_foreign)
     )
     following = {"page": answer.page_token}
-    return html_page(
+    return ui.page(
         "others.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         others=Listing(
@@ -216,4 +208,4 @@ async def show_foreign(ui: UiRequest) -> Response:
     )
     if found is None:
         raise invalid(f"The catalog of '{display(path)}' contains only Lance tables")
-    return html_page("foreign.html", principal=ui.principal, tree=tree, path=path, table=found)
+    return ui.page("foreign.html", tree=tree, path=path, table=found)

@@ -25,7 +25,7 @@ from ..gateway.gateway import Gateway
 from ..http.exchange import exchange_of
 from ..http.process import Process
 from ..monitoring import Metrics
-from .rendering import PRIVATE_HEADERS, html_page
+from .rendering import PRIVATE_HEADERS
 from .request import (
     OPERATION_BY_NAME,
     Result,
@@ -129,10 +129,9 @@ class HealthPages:
             self._part(ui, LIST_MIGRATIONS, _list_migrations),
         )
         visible = self._visible_catalogs(ui)
-        return html_page(
+        return ui.page(
             "health.html",
             section="Health",
-            principal=ui.principal,
             operations=summarize(self._metrics),
             states={name: state for name, state in states.items() if name in visible},
             lines=lines,
@@ -256,10 +255,9 @@ class HealthPages:
         errors = [each.error for each in (results or {}).values() if each.error]
         if errors:
             exchange_of(ui.http.scope).code = errors[0].code.value
-        return html_page(
+        return ui.page(
             "doctor.html",
             section="Health",
-            principal=ui.principal,
             catalogs=catalogs,
             results=results,
             limit=_DOCTOR_LIMIT,

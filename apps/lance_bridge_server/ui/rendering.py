@@ -1,19 +1,25 @@
-"""Addresses of pages: the page's name, and the percent-encoded names of the object it shows."""
+"""What pages are written with: addresses, templates, plots, cells of values, lines of a schema."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
 
+import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField
+from markupsafe import escape
 from starlette.responses import HTMLResponse, Response
 
+from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
+from lance_bridge.values import to_text
 
 # -- addresses -------------------------------------------------------------------------------------
 
@@ -164,3 +170,302 @@ def _environment() -> Environment:
 
 _FILES = _read_files()
 _TEMPLATES = _environment()
+
+
+# -- plots -----------------------------------------------------------------------------------------
+
+
+_QUANTILES = (("min", "min"), ("p25", "25 %"), ("p50", "50 %"), ("p75", "75 %"), ("max", "max"))
+BAR_HEIGHT = 40
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a plot that is `BAR_HEIGHT` high."""
+
+    label: str
+    value: int
+    height: float
+
+
+@dataclass(frozen=True)
+class FragmentPlot:
+    """The distribution of rows over fragments."""
+
+    bars: list[Bar]
+
+    @classmethod
+    def of(cls, stats: Any) -> FragmentPlot | None:
+        """Return the plot of fragment statistics, or None without fragments."""
+        if not stats.num_fragments:
+            return None
+        largest = max(stats.lengths.max, 1)
+        values = [(label, int(getattr(stats.lengths, name))) for name, label in _QUANTILES]
+        return cls([Bar(label, n, max(1.0, n / largest * BAR_HEIGHT)) for label, n in values])
+
+
+def share_percent(part: int | None, rest: int | None) -> float:
+    """Return the percentage of a part in its sum with the rest."""
+    whole = (part or 0) + (rest or 0)
+    return round(100 * (part or 0) / whole, 1) if whole else 0.0
+
+
+def line_points(values: Sequence[float], width: float, height: float) -> str:
+    """Return numbers as points of an SVG polyline, from left to right, lowest at the bottom.
+
+    Numbers that are not finite are left out.
+    """
+    finite = [each for each in values if abs(each) < float("inf")]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    span = (high - low) or 1.0
+    step = width / max(len(values) - 1, 1)
+    return " ".join(
+        f"{i * step:.1f},{height - (each - low) / span * height:.1f}"
+        for i, each in enumerate(values)
+        if abs(each) < float("inf")
+    )
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 96, 20
+_LONGEST = 140
+"""Characters of a text that are shown."""
+_WIDE = 40
+"""The length of text that needs a wide column."""
+_TAGS = 60
+"""The approximate bytes of the tags around a value."""
+_MOST_POINTS = 32
+"""The largest number of points in a vector's line."""
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+LARGEST_IMAGE = 4 << 20
+"""The largest image that is shown, in bytes."""
+HEAD_BYTES = 13
+"""How many bytes of a blob its cell needs: 12 are shown or recognised, and one more is left out."""
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob of a row."""
+
+    size: int
+    head: bytes | None = None
+    """Its first bytes, or None if they are unknown."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The display of a value on a page."""
+
+    kind: str
+    """``null``, ``text``, ``number``, ``vector``, ``image`` or ``binary``."""
+    text: str
+    rest: int = 0
+    """Characters of the text that are left out."""
+    points: str = ""
+    """The points of a vector's polyline."""
+    is_long: bool = False
+    """Whether a text needs a wide column."""
+    source: str = ""
+    """The address of an image."""
+    similar: str = ""
+    """The address of the rows nearest to this vector."""
+
+    @property
+    def weight(self) -> int:
+        """The approximate number of bytes that it adds to a page."""
+        texts = (self.text, self.points, self.source, self.similar)
+        return _TAGS + sum(len(str(escape(each)).encode()) for each in texts)
+
+
+def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cell:
+    """Return the cell of a value.
+
+    Args:
+        value: As `to_values` returns it; a vector also as an array, and a blob as `Blob`.
+        kind: The kind of its column, see `columns.ColumnLine.kind`.
+        similar: See `Cell.similar`.
+        source: The address of the value, if it is an image.
+    """
+    if value is None:
+        return Cell("null", "null")
+    if isinstance(value, bytes):
+        return _binary(value, source)
+    if isinstance(value, Blob):
+        return _blob(value, source)
+    if kind == "vector" and isinstance(value, (list, pa.Array)):
+        return _vector(value, similar)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return _text(value if isinstance(value, str) else _plain_text(value))
+    return Cell("number", f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def _text(text: str) -> Cell:
+    rest = max(0, len(text) - _LONGEST)
+    return Cell("text", text[:_LONGEST], rest, is_long=len(text) > _WIDE)
+
+
+def _plain_text(value: Any) -> str:
+    return str(value) if isinstance(value, bool) else to_text(_without_bytes(value))
+
+
+def _without_bytes(value: Any) -> Any:
+    """Return a value with the sizes of bytes in it, in place of the bytes."""
+    if isinstance(value, dict):
+        return {name: _without_bytes(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_bytes(each) for each in value]
+    return f"{format_bytes(len(value))} of bytes" if isinstance(value, bytes) else value
+
+
+def _vector(values: Sequence[Any] | pa.Array, similar: str) -> Cell:
+    """Return the cell of a vector. Only the numbers that it shows are converted."""
+    step = max(1, math.ceil(len(values) / _MOST_POINTS))
+    points = line_points(_numbers(values[::step]), SPARK_WIDTH, SPARK_HEIGHT)
+    head = ", ".join(f"{each:.3g}" for each in _numbers(values[:4]))
+    return Cell(
+        "vector", f"[{head}{', …' if len(values) > 4 else ''}]", points=points, similar=similar
+    )
+
+
+def _numbers(values: Sequence[Any] | pa.Array) -> list[float]:
+    items = to_values(values) if isinstance(values, pa.Array) else values
+    return [math.nan if each is None else float(each) for each in items]
+
+
+def _blob(blob: Blob, source: str) -> Cell:
+    if blob.head is None:
+        return Cell("binary", f"blob, {format_bytes(blob.size)}")
+    cell = _binary(blob.head, source, blob.size)
+    return replace(cell, text=f"blob, {cell.text}")
+
+
+def _binary(data: bytes, source: str, size: int | None = None) -> Cell:
+    """Return the cell of bytes, or of the first of so many bytes."""
+    size = len(data) if size is None else size
+    media_type = image_type(data)
+    text = format_bytes(size)
+    if media_type is None:
+        return Cell("binary", f"{text}: {data[:12].hex(' ')}{' …' if size > 12 else ''}")
+    if not source or size > LARGEST_IMAGE:
+        return Cell("binary", f"{media_type}, {text}")
+    return Cell("image", f"{media_type}, {text}", source=source)
+
+
+def image_type(data: bytes) -> str | None:
+    """Return the media type of an image that cannot contain scripts, or None."""
+    for magic, media_type in _IMAGES:
+        if data.startswith(magic):
+            return media_type
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+_VECTOR_ITEMS = {"float16", "float32", "float64", "uint8", "bfloat16"}
+_LISTS = {"list", "large_list", "fixed_size_list"}
+_BINARY = {"binary", "large_binary", "binary_view", "fixed_size_binary"}
+_EXTENSION = "ARROW:extension:name"
+_BLOB_KEY = "lance-encoding:blob"
+_BLOB_EXTENSION = "lance.blob"
+
+
+@dataclass(frozen=True)
+class ColumnLine:
+    """A column, or a field of one."""
+
+    name: str
+    path: str
+    """The names down to it, joined by dots."""
+    depth: int
+    type: str
+    kind: str
+    """``vector``, ``blob``, ``text``, ``number``, ``binary`` or ``other``."""
+    nullable: bool
+    metadata: dict[str, str]
+
+
+def column_lines(fields: Iterable[JsonArrowField]) -> list[ColumnLine]:
+    """Return the lines of a schema."""
+    return list(_lines(fields, (), 0))
+
+
+def _lines(
+    fields: Iterable[JsonArrowField], parent: tuple[str, ...], depth: int
+) -> Iterator[ColumnLine]:
+    for each in fields:
+        path, metadata = (*parent, each.name), dict(each.metadata or {})
+        kind = kind_of(each)
+        text = "blob" if kind == "blob" else type_text(each.type, metadata)
+        yield ColumnLine(
+            each.name, ".".join(path), depth, text, kind, each.nullable is not False, metadata
+        )
+        if kind != "blob":
+            yield from _lines(_inner_fields(each.type), path, depth + 1)
+
+
+def _inner_fields(type_: JsonArrowDataType) -> list[JsonArrowField]:
+    """Return the named fields in a type, also inside lists, whose items have no name."""
+    while type_.type in _LISTS and type_.fields:
+        type_ = type_.fields[0].type
+    return list(type_.fields or ()) if type_.type == "struct" else []
+
+
+def kind_of(field: JsonArrowField) -> str:
+    """Return the kind of a column, see `ColumnLine.kind`."""
+    metadata = field.metadata or {}
+    name = field.type.type
+    if metadata.get(_BLOB_KEY) == "true" or metadata.get(_EXTENSION, "").startswith(
+        _BLOB_EXTENSION
+    ):
+        return "blob"
+    if dimension_of(field.type):
+        return "vector"
+    if name in _BINARY:
+        return "binary"
+    if name in ("utf8", "large_utf8", "utf8_view"):
+        return "text"
+    return "number" if name.rstrip("0123456789") in ("int", "uint", "float", "decimal") else "other"
+
+
+def dimension_of(type_: JsonArrowDataType) -> int | None:
+    """Return the dimension of a vector type, or None for other types."""
+    is_vector = (
+        type_.type == "fixed_size_list"
+        and type_.fields is not None
+        and _item_name(type_.fields[0]) in _VECTOR_ITEMS
+    )
+    return type_.length if is_vector else None
+
+
+def _item_name(item: JsonArrowField) -> str:
+    extension = (item.metadata or {}).get(_EXTENSION, "")
+    return "bfloat16" if extension == "lance.bfloat16" else item.type.type
+
+
+def type_text(type_: JsonArrowDataType, metadata: dict[str, str] | None = None) -> str:
+    """Return a readable type: ``vector[768] of float32``, ``list of struct``."""
+    extension = (metadata or {}).get(_EXTENSION)
+    if extension:
+        return extension
+    inner = type_.fields[0] if type_.fields else None
+    if dimension_of(type_) and inner is not None:
+        return f"vector[{type_.length}] of {_item_name(inner)}"
+    if type_.type in _LISTS and inner is not None:
+        size = f"[{type_.length}]" if type_.type == "fixed_size_list" else ""
+        return f"list{size} of {type_text(inner.type, dict(inner.metadata or {}))}"
+    if type_.type == "map" and inner is not None and inner.type.fields:
+        key, value = (type_text(each.type) for each in inner.type.fields[:2])
+        return f"map of {key} to {value}"
+    if type_.type.startswith("decimal") and type_.length is not None:
+        return f"decimal({type_.length // 1000}, {type_.length % 1000})"
+    return f"{type_.type}[{type_.length}]" if type_.length is not None else type_.type

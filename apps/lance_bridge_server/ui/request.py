@@ -10,14 +10,15 @@ import time
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import lance_namespace as api
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from starlette.requests import Request
+from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.catalog import Path
@@ -29,7 +30,7 @@ from ..errors import public_text
 from ..gateway.execution import Method
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
-from .rendering import names_in
+from .rendering import html_page, names_in
 
 # -- names -----------------------------------------------------------------------------------------
 
@@ -84,10 +85,9 @@ class TableNames:
     def list_tables(self, namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
         """Return a page as `LanceNamespace.list_tables`. Raises what that raises."""
         names = list(request.id or ())
-        child: Any = catalog_of(namespace, tuple(names))
+        child, inner = catalog_at(namespace, names)
         if not isinstance(child, LanceBridgeNamespace):
             return namespace.list_tables(request)
-        inner = names if child is namespace else names[1:]
         page = PageRequest.parse(f"tables of {names}", request.limit, request.page_token)
         found = self._names(child, child.namespace_path(inner, of_tables=True))
         start = bisect_right(found, page.after[0]) if page.after else 0
@@ -131,6 +131,12 @@ def _list_and_release(kept: _CachedNames, namespace: LanceBridgeNamespace, path:
         _log.warning("The tables of %s could not be listed: %s", path, error)
     finally:
         kept.lock.release()
+
+
+def catalog_at(namespace: LanceNamespace, names: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the catalog of an identifier, and the identifier in that catalog."""
+    child = catalog_of(namespace, tuple(names))
+    return child, list(names if child is namespace else names[1:])
 
 
 # -- request ---------------------------------------------------------------------------------------
@@ -183,6 +189,10 @@ class UiRequest:
     def text(self, name: str) -> str:
         """Return a parameter of the query, stripped of white space, or an empty string."""
         return self.http.query_params.get(name, "").strip()
+
+    def page(self, template: str, **context: Any) -> Response:
+        """Render a page for the principal; see `html_page`."""
+        return html_page(template, principal=self.principal, **context)
 
     async def call(
         self,
@@ -246,54 +256,3 @@ def public_finding(text: str) -> str:
 def error_text(error: LanceNamespaceError) -> str:
     """Return the message of an error without secrets and addresses."""
     return public_text(str(error), ErrorCode(error.code))
-
-
-# -- namespace -------------------------------------------------------------------------------------
-
-
-@dataclass
-class VisibleNamespace(LanceNamespace):
-    """Lists and describes the objects in one namespace, with identifiers relative to it.
-
-    Each call is authorized and recorded like a call of the API, and runs in the calling thread.
-    """
-
-    ui: UiRequest
-    parent: list[str]
-    """The namespace that is the root of this one."""
-    deadline: float
-    """By `time.monotonic`. No call is made after it."""
-
-    def namespace_id(self) -> str:
-        """Return the id of the namespace."""
-        return f"VisibleNamespace {{ parent: {self.parent} }}"
-
-    def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
-        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        found: api.ListNamespacesResponse = self._call("list_namespaces", request)
-        return found
-
-    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
-        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        found: api.ListTablesResponse = self._call(
-            "list_tables", request, self.ui.table_names.list_tables
-        )
-        return found
-
-    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
-        """Describe as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        found: api.DescribeTableResponse = self._call("describe_table", request)
-        return found
-
-    def _call(self, operation: str, request: Any, method: Method | None = None) -> Any:
-        if time.monotonic() > self.deadline:
-            raise ServiceUnavailableError("The time limit of this page was exceeded")
-        fields = request.model_dump(exclude_none=True)
-        fields["id"] = [*self.parent, *(request.id or ())]
-        return self.ui.gateway.call_sync(
-            self.ui.http,
-            OPERATION_BY_NAME[operation],
-            fields,
-            lambda result: result,
-            method=method,
-        )

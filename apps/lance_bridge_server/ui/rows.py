@@ -31,9 +31,8 @@ from lance_bridge.dataset import canonical
 from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
-from ..access.permissions import catalog_of
-from .cells import HEAD_BYTES, LARGEST_IMAGE
-from .request import Result, UiRequest, error_text
+from .rendering import HEAD_BYTES, LARGEST_IMAGE
+from .request import Result, UiRequest, catalog_at
 
 # -- version ---------------------------------------------------------------------------------------
 
@@ -203,8 +202,7 @@ async def read_heads(
         read: Gets `Heads`, in the operation's thread.
     """
     method = partial(_read_heads, wanted=wanted, count=HEAD_BYTES)
-    fields = {"id": ui.names, "k": 1, "vector": {}, **state.fields}
-    return await ui.attempt("query_table", fields, read, method=method)
+    return await ui.attempt("query_table", _one_row(ui, state), read, method=method)
 
 
 async def read_image(ui: UiRequest, state: State, column: str, row: int) -> bytes | None:
@@ -215,19 +213,21 @@ async def read_image(ui: UiRequest, state: State, column: str, row: int) -> byte
     """
     # One byte more shows that it is too large.
     method = partial(_read_heads, wanted={column: [row]}, count=LARGEST_IMAGE + 1)
-    fields = {"id": ui.names, "k": 1, "vector": {}, **state.fields}
-    found: Heads = await ui.call("query_table", fields, method=method)
+    found: Heads = await ui.call("query_table", _one_row(ui, state), method=method)
     return found.get(column, {}).get(row)
+
+
+def _one_row(ui: UiRequest, state: State) -> dict[str, Any]:
+    return {"id": ui.names, "k": 1, "vector": {}, **state.fields}
 
 
 def _read_heads(
     namespace: LanceNamespace, request: Any, wanted: Mapping[str, Sequence[int]], count: int
 ) -> Heads:
-    names = tuple(request.id)
-    child: Any = catalog_of(namespace, names)
+    child, names = catalog_at(namespace, request.id)
     if not isinstance(child, LanceBridgeNamespace):
         return {}
-    table = child.tables.load_by_id(list(names if child is namespace else names[1:]))
+    table = child.tables.load_by_id(names)
     dataset = table.open(Ref.of(request.version, branch=request.branch))
     with translate_lance_errors(f"The blobs of '{table.name}' could not be read"):
         return {
@@ -311,15 +311,8 @@ async def read_value(ui: UiRequest, state: State, column: str, row: str) -> Any:
     Raises:
         LanceNamespaceError: The query's own.
     """
-    fields = {
-        "id": ui.names,
-        "k": 1,
-        "vector": {},
-        "columns": {"column_names": [column]},
-        "filter": f"{ROW_ID} = {row}",
-        **state.fields,
-    }
-    return await ui.call("query_table", fields, _first_value)
+    only = {"columns": {"column_names": [column]}, "filter": f"{ROW_ID} = {row}"}
+    return await ui.call("query_table", _one_row(ui, state) | only, _first_value)
 
 
 def _first_value(result: Any) -> Any:
@@ -359,7 +352,7 @@ class Outcome:
     @property
     def message(self) -> str:
         """The error's message; empty if there is no error."""
-        return error_text(self.found.error) if self.found.error else ""
+        return self.found.message
 
 
 async def find_rows(

@@ -20,8 +20,18 @@ from lance_bridge.errors import invalid
 from lance_bridge.values import to_text
 
 from .browse import load_tree
-from .cells import LARGEST_IMAGE, Blob, Cell, ColumnLine, column_lines, image_type, make_cell
-from .rendering import PRIVATE_HEADERS, SECURITY_HEADERS, address, html_page
+from .rendering import (
+    LARGEST_IMAGE,
+    PRIVATE_HEADERS,
+    SECURITY_HEADERS,
+    Blob,
+    Cell,
+    ColumnLine,
+    address,
+    column_lines,
+    image_type,
+    make_cell,
+)
 from .request import Result, UiRequest, gather
 from .rows import (
     METRICS,
@@ -401,9 +411,8 @@ async def show_rows(ui: UiRequest) -> Response:
             ui, state, query, vectors, view.with_rows, count=query.size + 1, with_row_id=True
         )
     view = await _add_heads(ui, state, outcome.found.value or view)
-    return html_page(
+    return ui.page(
         "rows.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         tab="rows",

@@ -346,10 +346,9 @@ class LoginPages:
     async def show_account(self, ui: UiRequest) -> Response:
         """Return the page that shows who is signed in."""
         session = ui.http.state.session
-        return html_page(
+        return ui.page(
             "account.html",
             section="",
-            principal=ui.principal,
             ends=session.ends * 1000 if session else None,
             token=self._sign_in.forms.token(ui.http) if session else "",
             can_sign_in=self._login.is_offered,

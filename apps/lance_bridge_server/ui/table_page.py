@@ -29,18 +29,13 @@ from lance_bridge.names import written
 from lance_bridge_doctor import Finding, diagnose_table
 from lance_bridge_federated import FederatedNamespace
 
-from ..access.permissions import catalog_of
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
 from .browse import load_tree
-from .cells import FragmentPlot, column_lines, line_points, share_percent
-from .rendering import address, html_page
-from .request import Result, UiRequest, as_result, error_text, gather, public_finding
+from .rendering import FragmentPlot, address, column_lines, line_points, share_percent
+from .request import Result, UiRequest, as_result, catalog_at, error_text, gather, public_finding
 from .rows import State, requested_state
 from .sign_in import Forms, redirect
-
-# -- tables ----------------------------------------------------------------------------------------
-
 
 # -- versions --------------------------------------------------------------------------------------
 
@@ -197,10 +192,9 @@ def _describe_change(namespace: LanceNamespace, request: Any, branch: str | None
     The API cannot identify transactions of branches, and does not report the number of added rows.
     """
     *names, version = request.id
-    child: Any = catalog_of(namespace, tuple(names))
+    child, inner = catalog_at(namespace, names)
     if isinstance(child, LanceBridgeNamespace):
-        table = child.tables.load_by_id(names if child is namespace else names[1:])
-        return change_of_version(table, int(version), branch)
+        return change_of_version(child.tables.load_by_id(inner), int(version), branch)
     if branch is not None:
         return VersionChange()
     properties = namespace.describe_transaction(request).properties or {}
@@ -349,9 +343,8 @@ async def show_overview(ui: UiRequest) -> Response:
     table = await ui.call("describe_table", {"id": path}) if missing else described.require()
     if state.version is not None:
         stats = Result()  # they are about the latest version only
-    return html_page(
+    return ui.page(
         "table.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         tab="table",
@@ -374,12 +367,10 @@ async def show_overview(ui: UiRequest) -> Response:
 
 def _diagnose(namespace: LanceNamespace, request: Any) -> tuple[Finding, ...] | None:
     """Return the doctor's findings about a table, or None for unsupported catalogs."""
-    names = list(request.id)
-    child = catalog_of(namespace, tuple(names))
+    child, inner = catalog_at(namespace, request.id)
     if not isinstance(child, LanceBridgeNamespace):
         return None
-    inner = names if child is namespace else names[1:]
-    return diagnose_table(child, names[0] if child is not namespace else _CATALOG, inner)
+    return diagnose_table(child, _CATALOG if child is namespace else request.id[0], inner)
 
 
 def _count_of(result: Any) -> int:
@@ -394,19 +385,21 @@ def _deleted_share(table: Any, rows: Result[int]) -> float:
     return share_percent(deleted, rows.value)
 
 
+async def _tree_and_table(ui: UiRequest) -> list[Any]:
+    """Return the tree beside the page of a table, and the table."""
+    described = ui.call("describe_table", {"id": ui.names, "check_declared": True})
+    return await gather(load_tree(ui, ui.names, is_table=True), described)
+
+
 async def show_versions(ui: UiRequest) -> Response:
     """Return the page of a table's versions, tags and branches."""
     path = ui.names
     branch = ui.text("branch") or None
-    tree, table, history, references = await gather(
-        load_tree(ui, path, is_table=True),
-        ui.call("describe_table", {"id": path, "check_declared": True}),
-        load_history(ui, path, branch),
-        load_references(ui, path),
+    (tree, table), history, references = await gather(
+        _tree_and_table(ui), load_history(ui, path, branch), load_references(ui, path)
     )
-    return html_page(
+    return ui.page(
         "versions.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         tab="versions",
@@ -421,14 +414,10 @@ async def show_versions(ui: UiRequest) -> Response:
 async def show_connect(ui: UiRequest) -> Response:
     """Return the page with code to read a table from other programs."""
     path = ui.names
-    tree, table = await gather(
-        load_tree(ui, path, is_table=True),
-        ui.call("describe_table", {"id": path, "check_declared": True}),
-    )
+    tree, table = await _tree_and_table(ui)
     base = ui.gateway.login.address or str(ui.http.base_url).rstrip("/")
-    return html_page(
+    return ui.page(
         "connect.html",
-        principal=ui.principal,
         tree=tree,
         path=path,
         tab="connect",
@@ -478,19 +467,14 @@ class TagPages:
     async def _page(
         self, ui: UiRequest, name: str, version: str, error: LanceNamespaceError | None = None
     ) -> Response:
-        path = ui.names
-        tree, table = await gather(
-            load_tree(ui, path, is_table=True),
-            ui.call("describe_table", {"id": path, "check_declared": True}),
-        )
+        tree, table = await _tree_and_table(ui)
         if error is not None:
             exchange_of(ui.http.scope).code = error.code.value
-        return html_page(
+        return ui.page(
             "tag.html",
             status=STATUS_BY_CODE[ErrorCode(error.code)] if error else 200,
-            principal=ui.principal,
             tree=tree,
-            path=path,
+            path=ui.names,
             tab="versions",
             state=State(),
             table=table,

@@ -30,7 +30,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.gateway import execution
 from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name, translate_request
 from lance_bridge_server.lancedb.requests import new_columns
-from lance_bridge_server.lancedb.types import type_from_json
+from lance_bridge_server.lancedb.type_names import type_from_json
 
 pytestmark = [
     pytest.mark.servers,

@@ -1,7 +1,8 @@
-"""Arrow types in Lance's own JSON, which LanceDB's client reads and writes, and in Lance's SQL.
+"""Names of types: translates those of Lance's own JSON, and forms those of casts in Lance's SQL.
 
-The JSON names types differently from the specification's JSON, and has units, time zones and
-dictionaries, which the specification lacks. It has no maps: they are lists of their entries.
+LanceDB's client reads and writes that JSON. It names types differently from the specification's
+JSON, and has units, time zones and dictionaries, which the specification lacks. It has no maps:
+they are lists of their entries. Which types there are says `lance_bridge.type_table`.
 Source: ``arrow/json.rs`` and ``datatypes.rs`` of Lance 13.
 """
 

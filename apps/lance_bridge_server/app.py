@@ -44,6 +44,8 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
         process: The state of this process; by default a new one.
     """
     process = process or Process()
+    if gateway.queries is not None:
+        gateway.queries.on_end = process.metrics.count_query_end
     routes = [_route(gateway, operation, process) for operation in OPERATIONS]
     routes += monitoring_routes(gateway, process)
     if gateway.ui:

@@ -44,6 +44,7 @@ from .access.origins import CorsSettings, host_name
 from .gateway.health import ReadinessSettings
 from .gateway.limits import Limits, Rate
 from .lancedb import DatabasePaths
+from .queries.pool import QuerySettings
 
 # -- settings --------------------------------------------------------------------------------------
 
@@ -435,6 +436,7 @@ class ServerSettings(Settings):
     databases: DatabasePaths = DatabasePaths()
     cors: CorsSettings | None = None
     """Which web pages may make requests; none by default."""
+    queries: QuerySettings = QuerySettings()
     readiness: ReadinessSettings = ReadinessSettings()
     anonymous_metrics: bool = False
     """Whether `/metrics` is served without credentials."""

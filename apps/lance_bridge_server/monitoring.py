@@ -126,6 +126,13 @@ class Metrics:
             registry=registry,
         )
 
+        self._ended = Counter(
+            "lance_bridge_query_process_ends",
+            "Processes that ended before their query, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+
     def begin(self, scope: Scope) -> Attributes:
         """Count a new request, and return its attributes."""
         method = scope["method"]
@@ -157,6 +164,10 @@ class Metrics:
         instruments.seconds.record(seconds, attributes)
         instruments.received.record(received, attributes)
         instruments.sent.record(sent, attributes)
+
+    def count_query_end(self, reason: str) -> None:
+        """Count a process that ended before its query. Args: reason: Why."""
+        self._ended.labels(reason).inc()
 
     def text(self) -> bytes:
         """Return all metrics, in Prometheus' format."""

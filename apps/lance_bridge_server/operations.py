@@ -65,6 +65,8 @@ class Operation:
     method: str = "POST"
     is_read: bool = False
     """Whether it changes nothing, so that clients may retry it after any failure."""
+    is_query: bool = False
+    """Whether it evaluates expressions or reads rows, and so runs in a process of its own."""
 
     @property
     def requires_body(self) -> bool:
@@ -92,6 +94,7 @@ _LISTED = {**_READ, **_NO_BODY}
 _ROWS = {"body": Body.ROWS}
 _EXISTS = {**_READ, "answer": Answer.EMPTY}
 _VALUE = {**_READ, "answer": Answer.VALUE}
+_QUERY = {"is_query": True}
 
 OPERATIONS = (
     _namespace("create_namespace", "create", api.CreateNamespaceRequest),
@@ -120,23 +123,25 @@ OPERATIONS = (
     _table("create_table_version", "version/create", api.CreateTableVersionRequest),
     _table("describe_table_version", "version/describe", api.DescribeTableVersionRequest, **_READ),
     _table("batch_delete_table_versions", "version/delete", api.BatchDeleteTableVersionsRequest),
-    _table("alter_table_add_columns", "add_columns", ExtendedColumnsRequest),
-    _table("alter_table_alter_columns", "alter_columns", api.AlterTableAlterColumnsRequest),
+    _table("alter_table_add_columns", "add_columns", ExtendedColumnsRequest, **_QUERY),
+    _table("alter_table_alter_columns", "alter_columns", api.AlterTableAlterColumnsRequest,
+           **_QUERY),
     _table("alter_table_drop_columns", "drop_columns", api.AlterTableDropColumnsRequest),
     _table("alter_table_backfill_columns", "backfill_column",
-           api.AlterTableBackfillColumnsRequest, status=202),
+           api.AlterTableBackfillColumnsRequest, status=202, **_QUERY),
     _table("get_table_stats", "stats", api.GetTableStatsRequest, **_READ),
     _table("create_table", "create", api.CreateTableRequest, **_ROWS),
     _table("insert_into_table", "insert", api.InsertIntoTableRequest, **_ROWS),
-    _table("merge_insert_into_table", "merge_insert", api.MergeInsertIntoTableRequest, **_ROWS),
-    _table("update_table", "update", api.UpdateTableRequest),
-    _table("delete_from_table", "delete", api.DeleteFromTableRequest),
-    _table("query_table", "query", OrderedQuery, answer=Answer.ROWS, **_READ),
-    _table("count_table_rows", "count_rows", api.CountTableRowsRequest, **_VALUE),
-    _table("explain_table_query_plan", "explain_plan", OrderedQueryPlan, **_VALUE),
-    _table("analyze_table_query_plan", "analyze_plan", OrderedQueryAnalysis, **_VALUE),
-    _table("create_table_index", "create_index", ExtendedIndexRequest),
-    _table("create_table_scalar_index", "create_scalar_index", ExtendedIndexRequest),
+    _table("merge_insert_into_table", "merge_insert", api.MergeInsertIntoTableRequest,
+           **_ROWS, **_QUERY),
+    _table("update_table", "update", api.UpdateTableRequest, **_QUERY),
+    _table("delete_from_table", "delete", api.DeleteFromTableRequest, **_QUERY),
+    _table("query_table", "query", OrderedQuery, answer=Answer.ROWS, **_READ, **_QUERY),
+    _table("count_table_rows", "count_rows", api.CountTableRowsRequest, **_VALUE, **_QUERY),
+    _table("explain_table_query_plan", "explain_plan", OrderedQueryPlan, **_VALUE, **_QUERY),
+    _table("analyze_table_query_plan", "analyze_plan", OrderedQueryAnalysis, **_VALUE, **_QUERY),
+    _table("create_table_index", "create_index", ExtendedIndexRequest, **_QUERY),
+    _table("create_table_scalar_index", "create_scalar_index", ExtendedIndexRequest, **_QUERY),
     _table("list_table_indices", "index/list", api.ListTableIndicesRequest, **_READ),
     _table("describe_table_index_stats", "index/{index_name}/stats",
            api.DescribeTableIndexStatsRequest, **_READ),

@@ -411,7 +411,7 @@ def test_a_client_that_does_not_read_the_last_rows_is_ended() -> None:
         receive: Any = anyio.sleep_forever
         exchange = Exchange(scope, receive, send, Gateway(namespace), Process())
         senders = anyio.CapacityLimiter(1)
-        response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9))
+        response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9), on_end=int)
         await response(scope, exchange.receive, exchange.send)
         return senders.borrowed_tokens, exchange.status
 

@@ -489,7 +489,7 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
 
         return watched
 
-    for module, name in ((calls, "from_json"), (endpoint, "refuse_functions")):
+    for module, name in ((calls, "from_json"), (endpoint, "check_batch")):
         monkeypatch.setattr(module, name, watch(getattr(module, name)))
     with serving_namespace(namespace) as address:
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}

@@ -102,9 +102,7 @@ class CallerNamespaces:
             UnauthenticatedError: (16) the caller is anonymous, or lacks a token that is needed.
             PermissionDeniedError: (15) the catalog does not accept the name.
         """
-        if principal.method == ANONYMOUS.method:
-            raise UnauthenticatedError("This catalog requires an authenticated caller")
-        properties = self._method.properties(principal)
+        properties = self.properties_of(principal)
         key = tuple(sorted(properties.items()))
         with self._lock:
             found = self._kept.get(key)
@@ -115,6 +113,12 @@ class CallerNamespaces:
         for each in unused:
             close_namespace(each)
         return found
+
+    def properties_of(self, principal: Principal) -> dict[str, str]:
+        """Return the properties that connect as a caller. Raises what `of` does."""
+        if principal.method == ANONYMOUS.method:
+            raise UnauthenticatedError("This catalog requires an authenticated caller")
+        return self._method.properties(principal)
 
     def close(self) -> None:
         """Close all objects."""
@@ -179,6 +183,21 @@ class RootNamespaces:
             for name, own in self._catalogs.items()
         }
         return FederatedNamespace(made)
+
+    def properties_of(self, principal: Principal) -> dict[str, dict[str, str] | None]:
+        """Return the properties that connect as a caller, by catalog; None if it refuses.
+
+        Raises what `CallerNamespaces.of` does for the catalog that is the root.
+        """
+        found: dict[str, dict[str, str] | None] = {}
+        for name, namespaces in self._callers.items():
+            try:
+                found[name] = namespaces.properties_of(principal)
+            except (PermissionDeniedError, UnauthenticatedError):
+                if self._root is not None:
+                    raise
+                found[name] = None
+        return found
 
     def close(self) -> None:
         """Close the objects of all callers."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import (
     LanceNamespaceError,
@@ -17,11 +16,11 @@ from lance_namespace.errors import (
 )
 from starlette.datastructures import State
 
-from lance_bridge import LanceBridgeNamespace, locations
+from lance_bridge import locations
 from lance_bridge.credentials import acting_for
+from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model, require_extensions
-from lance_bridge_federated import FederatedNamespace
 
 from .. import lancedb
 from ..access.audit import AuditTrail
@@ -31,7 +30,6 @@ from ..access.permissions import (
     LISTINGS,
     Access,
     NamesAsGiven,
-    catalog_of,
     paths_of_catalogs,
     required_permissions,
 )
@@ -43,15 +41,13 @@ from ..access.visibility import (
     hide_other_objects,
     hide_storage_options,
 )
-from ..operations import Answer, Body, Call
+from ..operations import Call
+from ..queries.calling import Method, call_namespace
+from ..queries.channel import Query, Rights
+from ..queries.pool import CallerQueries
 
 T = TypeVar("T")
-Method = Callable[[LanceNamespace, Any], Any]
-"""Runs a request on a namespace."""
 
-_PIECE_BYTES = 1 << 20
-_MOST_BYTES = 1 << 30
-"""The most rows for a catalog that takes them as bytes."""
 _DECLARED = ("id", "location", "properties")
 
 
@@ -70,6 +66,8 @@ class Execution:
     trail: AuditTrail
     method: Method | None = None
     """Replaces the namespace's own method."""
+    queries: CallerQueries | None = None
+    """Runs queries in processes; None for the thread of the operation."""
 
     def run(self, finish: Callable[[Any], T]) -> T:
         """Run the operation, and return the result of a function on its result."""
@@ -104,7 +102,7 @@ class Execution:
                 acting_for(caller_of(self.authorizer, self.principal, accesses)),
                 self.trail.recording_versions() as changes,
             ):
-                result = self._call_namespace(accesses[0] if accesses else None)
+                result = self._call_namespace(accesses, changes)
         except LanceNamespaceError as error:
             answer = hide_other_objects(self.authorizer, error, accesses)
             if answer is error:
@@ -148,29 +146,43 @@ class Execution:
                         authorize(self.authorizer, self.principal, [each], self.trail.record)
             raise
 
-    def _call_namespace(self, access: Access | None) -> Any:
-        operation, namespace = self.call.operation, self.namespace
-        require_extensions(namespace, self.arguments[0])
-        reads_rows = operation.answer is Answer.ROWS and self.method is None
-        if reads_rows and hasattr(namespace, "query_table_reader"):
-            return with_first_batch(namespace.query_table_reader(*self.arguments))
-        if operation.body is Body.ROWS and not self._streams_rows():
-            self.arguments[1:] = [_read_all(each) for each in self.arguments[1:]]
-        method = getattr(namespace, operation.name)
-        if self.method is not None:
-            method = partial(self.method, namespace)
+    def _call_namespace(self, accesses: list[Access], changes: VersionChanges) -> Any:
+        operation, namespace, method = self.call.operation, self.namespace, self.method
         if operation.name == "create_table" and self.call.fields.get("location"):
             self._declare()
-        if operation.name in LISTINGS and access is not None:
-            method = self._with_client_pages(self._filter_listing(method, access))
-        return method(*self.arguments)
+        if operation.name in LISTINGS and accesses:
+            listing = getattr(namespace, operation.name)
+            if method is not None:
+                listing = partial(method, namespace)
+            listing = self._with_client_pages(self._filter_listing(listing, accesses[0]))
+            require_extensions(namespace, self.arguments[0])
+            return listing(*self.arguments)
+        if self.queries is not None and self._is_query():
+            return self._run_query(self.queries, accesses, changes)
+        return call_namespace(namespace, operation, self.arguments, method)
 
-    def _streams_rows(self) -> bool:
-        """Return whether the catalog reads rows from a file; other libraries take bytes."""
-        catalog, path = self.namespace, tuple(self.call.id or ())
-        while isinstance(catalog, FederatedNamespace) and path:
-            catalog, path = catalog_of(catalog, path), path[1:]
-        return isinstance(catalog, (FederatedNamespace, LanceBridgeNamespace))
+    def _is_query(self) -> bool:
+        """Return whether the operation runs in a process. A count of all rows is fast."""
+        operation, request = self.call.operation, self.arguments[0]
+        is_count = operation.name == "count_table_rows" and not request.predicate
+        return operation.is_query and not is_count
+
+    def _run_query(
+        self, queries: CallerQueries, accesses: list[Access], changes: VersionChanges
+    ) -> Any:
+        caller = caller_of(self.authorizer, self.principal, accesses)
+        rows = next(iter(self.arguments[1:]), None)
+        query = Query(
+            queries.source,
+            self.call.operation,
+            self.arguments[0],
+            Rights(caller.principal, reads=caller.allows(False), writes=caller.allows(True)),
+            rows if isinstance(rows, bytes) else None,
+            has_upload=rows is not None and not isinstance(rows, bytes),
+            method=self.method,
+            cpu_seconds=queries.processes.settings.cpu_seconds,
+        )
+        return queries.processes.run(query, queries.run, rows, changes)
 
     def _filter_listing(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
         """Return a listing method that removes the names that the principal may not see."""
@@ -219,31 +231,3 @@ class Execution:
             return False
         is_there = locations.key(found.location or "") == locations.key(request.location or "")
         return is_there and found.is_only_declared is True
-
-
-def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
-    first = next(iter(reader), None)
-
-    def batches() -> Any:
-        if first is not None:
-            yield first
-            yield from reader
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-
-def _read_all(rows: Any) -> bytes:
-    """Return rows as bytes. Raises InvalidInput (13) if there are too many of them."""
-    if isinstance(rows, bytes):
-        return rows
-    parts, size = list[bytes](), 0
-    while part := rows.read(_PIECE_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise invalid(
-                f"This catalog takes at most {_MOST_BYTES >> 20} MiB of rows at once: send them in "
-                "several requests"
-            )
-    return b"".join(parts)

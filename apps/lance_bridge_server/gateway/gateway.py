@@ -25,16 +25,15 @@ from ..access.login import Login
 from ..access.origins import CorsSettings
 from ..monitoring import request_context
 from ..operations import Call, Operation
+from ..queries.calling import Method
+from ..queries.pool import CallerQueries, QueryProcesses, Run
 from .callers import RootNamespaces
 from .execution import Execution
 from .health import CatalogHealth, ReadinessSettings
 from .limits import Limits, Slot
-from .sql_functions import refuse_functions
 from .threads import OperationThreads, TimeLimit
 
 T = TypeVar("T")
-Method = Callable[[LanceNamespace, Any], Any]
-"""Runs a request on a namespace."""
 
 _READERS = 4
 """How many large JSON bodies are parsed at once: Python runs one thread at a time."""
@@ -65,6 +64,10 @@ class Gateway:
     """Host names that are served besides localhost and IP addresses; None for all."""
     callers: RootNamespaces | None = None
     """The namespace of each principal, if any catalog is called as the principal."""
+    queries: QueryProcesses | None = None
+    """Runs queries; without it, they run in this process."""
+    sources: Callable[[Principal], bytes] | None = None
+    """Returns a pickled function that connects a principal's namespace, for `queries`."""
     requests: int = 0
     """The number of active requests."""
 
@@ -88,6 +91,8 @@ class Gateway:
         if self.callers is not None:
             self.callers.close()
         close_namespace(self.namespace)
+        if self.queries is not None:
+            self.queries.close()
         if self.audit is not None:
             self.audit.close()
 
@@ -126,7 +131,8 @@ class Gateway:
         Raises:
             LanceNamespaceError: What the operation raises; not found for hidden objects.
         """
-        work = partial(self.call_sync, request, operation, fields, read, method=method)
+        run = Run(seconds)
+        work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
         return await self.work(request, work, operation, seconds)
 
     def call_sync(
@@ -137,15 +143,20 @@ class Gateway:
         read: Callable[[Any], T],
         *,
         method: Method | None = None,
+        run: Run | None = None,
     ) -> T:
         """Run an operation as `call` does, in the calling thread.
+
+        Args:
+            run: Ends the operation if it is a query.
 
         Raises:
             LanceNamespaceError: What the operation raises; not found for hidden objects.
         """
         call = Call(operation, dict(fields), DELIMITER, request_context(request))
-        refuse_functions(call.fields)
-        return replace(self.execution(request, call, [call.model()]), method=method).run(read)
+        run = run or Run(self.limits.operation_seconds)
+        execution = self.execution(request, call, [call.model()], run)
+        return replace(execution, method=method).run(read)
 
     async def work(
         self, request: Request, work: Callable[[], T], operation: Operation, seconds: float
@@ -170,13 +181,24 @@ class Gateway:
         slot: Slot | None = getattr(request.state, "slot", None)
         return await self._operations.run(work, operation, limit, slot)
 
-    def execution(self, request: Request, call: Call, arguments: list[Any]) -> Execution:
+    def execution(self, request: Request, call: Call, arguments: list[Any], run: Run) -> Execution:
         """Return the execution of a call for the principal of a request.
 
         Args:
             arguments: The request model, and rows.
+            run: Ends the call if it is a query.
         """
         principal: Principal = request.state.principal
-        namespace = self.callers.of(principal) if self.callers else self.namespace
-        state, trail = request.state, trail_of(request)
-        return Execution(self.authorizer, namespace, principal, call, arguments, state, trail)
+        queries = None
+        if call.operation.is_query and self.queries is not None and self.sources is not None:
+            queries = CallerQueries(self.queries, self.sources(principal), run)
+        return Execution(
+            self.authorizer,
+            self.callers.of(principal) if self.callers else self.namespace,
+            principal,
+            call,
+            arguments,
+            request.state,
+            trail_of(request),
+            queries=queries,
+        )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl, unquote
@@ -23,6 +24,7 @@ from lance_bridge.names import DELIMITER
 from .. import lancedb
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
+from ..queries.pool import Run
 
 T = TypeVar("T")
 
@@ -146,6 +148,22 @@ def require_no_encoding(request: Request) -> None:
             f"The header Content-Encoding is '{found[:100]}'; send rows with the compression of "
             "Arrow, and JSON without any"
         )
+
+
+@asynccontextmanager
+async def cancelled_on_disconnect(request: Request, run: Run) -> AsyncIterator[None]:
+    """Cancel a run if the client disconnects during the block. Its body has been received."""
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        run.cancel()
+
+    task = asyncio.create_task(wait())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def media_type(request: Request) -> str:

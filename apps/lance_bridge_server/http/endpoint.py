@@ -18,10 +18,11 @@ from ..access.visibility import no_store
 from ..errors import public_text
 from ..gateway.execution import Execution
 from ..gateway.gateway import Gateway
-from ..gateway.sql_functions import refuse_functions
 from ..gateway.threads import TimeLimit, requested_seconds
 from ..operations import Answer, Body, Call, Operation
+from ..queries.pool import Run
 from .calls import (
+    cancelled_on_disconnect,
     check_batch,
     parse_call,
     read_body,
@@ -52,9 +53,13 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
         with receive_within(limit.remaining):
             small = await upload.read_small()
         arguments.append(upload if small is None else small)
-    execution = gateway.execution(request, call, arguments)
-    respond = Responder(gateway, execution, limit).respond
-    return await gateway.run(request, partial(execution.run, respond), call.operation, limit)
+    run = Run(limit.remaining)
+    execution = gateway.execution(request, call, arguments, run)
+    work = partial(execution.run, Responder(gateway, execution, limit, run).respond)
+    if not (operation.is_query and operation.is_read):  # a change has to be recorded
+        return await gateway.run(request, work, call.operation, limit)
+    async with cancelled_on_disconnect(request, run):
+        return await gateway.run(request, work, call.operation, limit)
 
 
 def _prepare(
@@ -68,7 +73,6 @@ def _prepare(
     if path is not None:
         call = _in_database(call, path)
     check_batch(call, gateway.limits.batch_entries)
-    refuse_functions(call.fields)
     return call, call.model()
 
 
@@ -87,6 +91,7 @@ class Responder:
     gateway: Gateway
     execution: Execution
     limit: TimeLimit
+    run: Run
 
     def respond(self, result: Any) -> Response:
         """Return the response with the result of an operation. Called in the operation's thread."""
@@ -123,7 +128,10 @@ class Responder:
             media_type = ARROW_STREAM if self.execution.call.is_lancedb else ARROW_FILE
             seconds, senders = self.gateway.limits.stall_seconds, self.gateway.senders
             headers = self._version_header()
-            return RowsResponse(result, media_type, seconds, senders, self.limit, headers=headers)
+            end, limit = self.run.cancel, self.limit
+            return RowsResponse(
+                result, media_type, seconds, senders, limit, on_end=end, headers=headers
+            )
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 

@@ -130,6 +130,7 @@ class RowsResponse(Response):
         senders: anyio.CapacityLimiter,
         limit: TimeLimit,
         *,
+        on_end: Callable[[], object],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Create a response without sending anything yet.
@@ -138,6 +139,7 @@ class RowsResponse(Response):
             stall_seconds: How long a client may read nothing before the connection is closed.
             senders: Limits how many responses are sent at once.
             limit: How long to wait until this one may be sent.
+            on_end: Called at the end: the query may still run if the client has disconnected.
         """
         super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
@@ -145,6 +147,7 @@ class RowsResponse(Response):
         self._stall_seconds = stall_seconds
         self._senders = senders
         self._limit = limit
+        self._on_end = on_end
         self._error: Exception | None = None
         self._is_complete = False
         self._is_sent = False
@@ -156,15 +159,15 @@ class RowsResponse(Response):
             ServiceUnavailableError: (17) too many others are being sent. Nothing was sent.
         """
         is_busy = False
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
-            is_busy = not await self._acquire_sender()
-            if not is_busy:
-                try:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+                is_busy = not await self._acquire_sender()
+                if not is_busy:
                     await self._send_rows(send)
-                finally:
-                    self._senders.release()
-            tasks.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._on_end()
         if is_busy:
             raise ServiceUnavailableError(
                 f"The rows could not be sent within {self._limit.seconds:g} seconds: the server is "
@@ -184,12 +187,15 @@ class RowsResponse(Response):
 
     async def _send_rows(self, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
-        await send({"type": "http.response.start", **start})
-        sender, receiver = anyio.create_memory_object_stream[bytes](1)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._produce, sender)
-            async with receiver:
-                await self._send_all(receiver, send)
+        try:
+            await send({"type": "http.response.start", **start})
+            sender, receiver = anyio.create_memory_object_stream[bytes](1)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._produce, sender)
+                async with receiver:
+                    await self._send_all(receiver, send)
+        finally:
+            self._senders.release()
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,7 @@ from lance_bridge.registry import connect_configured, find, is_implementation
 from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
+from ..access.authentication import Principal
 from ..access.oidc import OidcTokens
 from ..config import OidcSettings, ServerSettings
 from ..gateway.callers import CallerNamespaces, RootNamespaces
@@ -50,11 +53,24 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
         InvalidInputError: (13) a catalog or one of its properties is unknown or wrong.
         UnsupportedOperationError: (0) a catalog needs an extra that is not installed.
     """
+    return {name: each.connect() for name, each in catalog_sources(settings, given).items()}
+
+
+def catalog_sources(settings: ServerSettings, given: Properties) -> dict[str, CatalogSource]:
+    """Return what the catalogs of a server are connected with.
+
+    Args:
+        given: As for `connect_catalogs`.
+
+    Raises:
+        InvalidInputError: (13) `given` names an unknown catalog.
+    """
     for name in given:
         if name not in settings.catalogs:
             raise invalid(f"Cannot set a property of catalog '{name}': there is no such catalog")
+    public = tuple(settings.public_storage_options)
     return {
-        name: _connect(name, entry, given.get(name, {}), settings.public_storage_options)
+        name: CatalogSource(name, entry, given.get(name, {}), public)
         for name, entry in settings.catalogs.items()
     }
 
@@ -71,21 +87,100 @@ def connect_callers(
     Raises:
         InvalidInputError: (13) a catalog does not support it.
     """
-    callers = {}
+    callers, sources = {}, catalog_sources(settings, given)
     for name in settings.caller_identity.catalogs:
         if name not in catalogs:
             raise invalid(f"caller_identity: there is no catalog '{name}'")
-        connect = partial(_connect_as, settings, name, given.get(name, {}))
         most = settings.caller_identity.max_callers
-        callers[name] = CallerNamespaces(name, catalogs[name], connect, most)
+        callers[name] = CallerNamespaces(name, catalogs[name], sources[name].connect_as, most)
     return RootNamespaces(catalogs, callers, settings.root) if callers else None
 
 
-def _connect_as(
-    settings: ServerSettings, name: str, given: Mapping[str, str], caller: Mapping[str, str]
-) -> LanceNamespace:
-    entry, public = settings.catalogs[name], settings.public_storage_options
-    return _connect(name, entry, {**given, **caller}, public, is_caller=True)
+@dataclass(frozen=True)
+class CatalogSource:
+    """What a catalog is connected with. It can be pickled, and has secrets."""
+
+    name: str
+    entry: Mapping[str, Any] = field(repr=False)
+    """Its entry in the configuration."""
+    given: Mapping[str, str] = field(repr=False)
+    """Properties that override those of the entry and of the environment."""
+    public: tuple[str, ...]
+    """The names of storage options that clients may read."""
+    is_caller: bool = False
+    """Whether it is connected for a caller, whose token is recognised by its form."""
+
+    def of_caller(self, properties: Mapping[str, str]) -> CatalogSource:
+        """Return the source with the properties of a caller."""
+        return replace(self, given={**self.given, **properties}, is_caller=True)
+
+    def connect_as(self, properties: Mapping[str, str]) -> LanceNamespace:
+        """Connect with the properties of a caller."""
+        return self.of_caller(properties).connect()
+
+    def connect(self) -> LanceNamespace:
+        """Connect, and make this process hide the secrets in its messages.
+
+        Raises:
+            InvalidInputError: (13) the catalog or one of its properties is unknown or wrong.
+            UnsupportedOperationError: (0) it needs an extra that is not installed.
+        """
+        try:
+            entry = property_texts(self.name, self.entry)
+            stored, more = _properties(self.name, entry, self.given)
+            is_own = issubclass(find(stored["impl"]), LanceBridgeNamespace)
+            if is_own:
+                stored = {_PUBLIC: ",".join(self.public), **stored}
+            made = connect_configured(self.name, stored, more)
+            if not self.is_caller:
+                SECRETS.add(secrets_of(made, {**stored, **more}))
+                HOSTS.add(hosts_of(made, {**stored, **more}))
+            hide_renewed_secrets(made)
+            options = option_names(",".join(self.public))
+            return made if is_own else PublicAnswers(made, options)
+        except InvalidInputError as error:
+            raise invalid(f"catalog '{self.name}': {error}") from error
+
+
+@dataclass(frozen=True)
+class RootSource:
+    """What the root namespace of a principal is connected with. It can be pickled."""
+
+    catalogs: Mapping[str, CatalogSource]
+    root: str | None
+    """The catalog that is the root itself."""
+
+    def __call__(self) -> LanceNamespace:
+        """Connect. Each catalog of a federation is connected when it is first used."""
+        if self.root:
+            return self.catalogs[self.root].connect()
+        return FederatedNamespace({name: each.connect for name, each in self.catalogs.items()})
+
+
+class RootSources:
+    """The pickled `RootSource` of each principal."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        given: Properties,
+        callers: RootNamespaces | None,
+    ) -> None:
+        """Args: given: As for `connect_catalogs`."""
+        self._source = RootSource(catalog_sources(settings, given), settings.root)
+        self._own = pickle.dumps(self._source)
+        self._callers = callers
+
+    def of(self, principal: Principal) -> bytes:
+        """Return the source of a principal. Raises what `CallerNamespaces.of` does for a root."""
+        if self._callers is None:
+            return self._own
+        catalogs = dict(self._source.catalogs)
+        for name, properties in self._callers.properties_of(principal).items():
+            source = catalogs.pop(name)
+            if properties is not None:  # never the server's own identity in place of the caller's
+                catalogs[name] = source.of_caller(properties)
+        return pickle.dumps(replace(self._source, catalogs=catalogs))
 
 
 def root_namespace(
@@ -93,29 +188,6 @@ def root_namespace(
 ) -> LanceNamespace:
     """Return the catalog that is configured as the root, or a federation of all catalogs."""
     return catalogs[settings.root] if settings.root else FederatedNamespace(catalogs)
-
-
-def _connect(
-    name: str,
-    entry: Mapping[str, Any],
-    given: Mapping[str, str],
-    public: Sequence[str],
-    *,
-    is_caller: bool = False,
-) -> LanceNamespace:
-    try:
-        stored, more = _properties(name, property_texts(name, entry), given)
-        is_own = issubclass(find(stored["impl"]), LanceBridgeNamespace)
-        if is_own:
-            stored = {_PUBLIC: ",".join(public), **stored}
-        made = connect_configured(name, stored, more)
-        if not is_caller:  # tokens of callers are many, and are recognised by their form
-            SECRETS.add(secrets_of(made, {**stored, **more}))
-            HOSTS.add(hosts_of(made, {**stored, **more}))
-        hide_renewed_secrets(made)
-        return made if is_own else PublicAnswers(made, option_names(",".join(public)))
-    except InvalidInputError as error:
-        raise invalid(f"catalog '{name}': {error}") from error
 
 
 def _properties(

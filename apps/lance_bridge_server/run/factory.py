@@ -18,7 +18,8 @@ from ..app import create_app
 from ..config import ApiKeySettings, OidcSettings, ServerSettings, SettingsSource
 from ..gateway.gateway import Gateway
 from ..http.process import Process
-from .catalogs import connect_callers, connect_catalogs, root_namespace
+from ..queries.pool import QueryProcesses
+from .catalogs import RootSources, connect_callers, connect_catalogs, root_namespace
 from .listening import ServedTls, tls_context
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -89,6 +90,7 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
     """Return the gateway of a configuration. Raises what `app_from_environment` does."""
     limit_heaps()
     catalogs = connect_catalogs(settings, source.catalogs)
+    callers = connect_callers(settings, source.catalogs, catalogs)
     return Gateway(
         root_namespace(settings, catalogs),
         authenticator=authenticator_from_settings(settings),
@@ -102,7 +104,9 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         login=login_from_settings(settings),
         cors=settings.cors,
         hosts=settings.hosts(),
-        callers=connect_callers(settings, source.catalogs, catalogs),
+        callers=callers,
+        queries=QueryProcesses(settings.queries) if settings.queries.processes else None,
+        sources=RootSources(settings, source.catalogs, callers).of,
         audit=settings.audit.make(),  # last: nothing would close the file if a later step failed
     )
 
@@ -182,6 +186,8 @@ class ReloadingApp:
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self._process.lifecycle.install(self.reload)
+        if self._gateway.queries is not None:
+            self._gateway.queries.warm()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         running = sum(each.running for each in (self._gateway, *self._retired.values()))

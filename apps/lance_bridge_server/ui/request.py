@@ -27,9 +27,9 @@ from lance_bridge.paging import PageRequest, encode_token
 from ..access.authentication import Principal
 from ..access.permissions import catalog_of
 from ..errors import public_text
-from ..gateway.execution import Method
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
+from ..queries.calling import Method
 from .rendering import html_page, names_in
 
 # -- names -----------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Calls of a namespace's methods, with the rows of a request and of a result as streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.errors import invalid
+from lance_bridge.requests import require_extensions
+from lance_bridge_federated import FederatedNamespace
+
+from ..access.permissions import catalog_of
+from ..operations import Answer, Body, Operation
+from .native_errors import readable_error
+from .sql import check_request
+
+Method = Callable[[LanceNamespace, Any], Any]
+"""Runs a request on a namespace."""
+
+_PIECE_BYTES = 1 << 20
+_MOST_BYTES = 1 << 30
+"""The most rows for a catalog that takes them as bytes."""
+
+
+def call_namespace(
+    namespace: LanceNamespace,
+    operation: Operation,
+    arguments: list[Any],
+    method: Method | None = None,
+) -> Any:
+    """Call the method of an operation, and return its result.
+
+    Args:
+        arguments: The request model, and rows as a file or as bytes.
+        method: Replaces the namespace's own method.
+
+    Raises what the namespace does, UnsupportedOperation (0) for fields that it does not have, and
+    InvalidInput (13) for SQL that `sql` refuses.
+    """
+    if operation.is_query:
+        check_request(arguments[0])
+    require_extensions(namespace, arguments[0])
+    try:
+        return _call(namespace, operation, arguments, method)
+    except LanceNamespaceError as error:
+        readable = readable_error(error)
+        if readable is error:
+            raise
+        raise readable from error
+
+
+def _call(
+    namespace: LanceNamespace, operation: Operation, arguments: list[Any], method: Method | None
+) -> Any:
+    if method is not None:
+        return method(namespace, *arguments)
+    if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
+        return with_first_batch(namespace.query_table_reader(*arguments))
+    if operation.body is Body.ROWS and not _streams_rows(namespace, arguments[0].id):
+        arguments = [arguments[0], *map(_read_all, arguments[1:])]
+    return getattr(namespace, operation.name)(*arguments)
+
+
+def _streams_rows(namespace: LanceNamespace, id: list[str] | None) -> bool:
+    """Return whether a catalog reads rows from a file; other libraries take bytes."""
+    catalog, path = namespace, tuple(id or ())
+    while isinstance(catalog, FederatedNamespace) and path:
+        catalog, path = catalog_of(catalog, path), path[1:]
+    return isinstance(catalog, (FederatedNamespace, LanceBridgeNamespace))
+
+
+def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
+    first = next(iter(reader), None)
+
+    def batches() -> Any:
+        if first is not None:
+            yield first
+            yield from reader
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _read_all(rows: Any) -> bytes:
+    """Return rows as bytes. Raises InvalidInput (13) if there are too many of them."""
+    if isinstance(rows, bytes):
+        return rows
+    parts, size = list[bytes](), 0
+    while part := rows.read(_PIECE_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise invalid(
+                f"This catalog takes at most {_MOST_BYTES >> 20} MiB of rows at once: send them in "
+                "several requests"
+            )
+    return b"".join(parts)

@@ -1,0 +1,485 @@
+"""The query processes of a server: which are kept, and when one of them is ended."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any
+
+import psutil
+import pyarrow as pa
+from lance_namespace.errors import InternalError, InvalidInputError, ServiceUnavailableError
+from pydantic import ConfigDict, Field
+
+from lance_bridge.config import Seconds
+from lance_bridge.dataset_versions import VersionChanges
+from lance_bridge.errors import OutcomeUnknownError
+
+from ..operations import Operation
+from .channel import Channel, ChannelClosedError, Failure, Kind, Query
+from .process import serve
+
+_log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 0.05
+_IDLE_SECONDS = 30.0
+_WARM_SECONDS = 1.0
+_GIB = 1 << 30
+_MOST_PROCESSES = 16
+_CLOSED = "closed"
+"""The end of a process that nobody needs any more."""
+
+
+def _default_memory() -> int:
+    return max(_GIB, min(4 * _GIB, psutil.virtual_memory().total // 4))
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """Limits of the processes that run queries. The fields are keys of the configuration."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    processes: Annotated[int, Field(ge=0, le=256)] = _MOST_PROCESSES
+    """How many queries run at once; others wait. With 0, queries run in the server itself: one of
+    them can then end it."""
+    kept: Annotated[int, Field(ge=0, le=256)] = 2
+    """How many processes without a query are kept for the next one."""
+    memory_bytes: Annotated[int, Field(gt=0)] | None = None
+    """How much memory a query may take; by default 4 GiB, but no more than a quarter of the
+    machine's."""
+    cpu_seconds: Annotated[int, Field(gt=0)] | None = 600
+    """How much processor time a query may take."""
+    seconds: Seconds = 3600.0
+    """How long a query may take."""
+
+
+class Run:
+    """One run of a query, which can be cancelled. Safe to share between threads."""
+
+    def __init__(self, seconds: float) -> None:
+        """Args: seconds: How long it may take, with the wait for a process and with its rows."""
+        self.seconds = seconds
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+        self._process: _Process | None = None
+
+    def cancel(self) -> None:
+        """End the query."""
+        with self._lock:
+            self._is_cancelled = True
+            if self._process is not None:
+                self._process.end("cancelled")
+
+    def watch(self, process: _Process | None) -> None:
+        """Set the process that runs the query; None after its end."""
+        with self._lock:
+            self._process = process
+            if process is not None and self._is_cancelled:
+                process.end("cancelled")
+
+
+class QueryProcesses:
+    """Runs queries in processes. Safe to share between threads.
+
+    Attributes:
+        on_end: Called with the reason when a process has ended before its query.
+    """
+
+    def __init__(self, settings: QuerySettings) -> None:
+        self.settings = settings
+        self.on_end: Callable[[str], object] = lambda _: None
+        self._memory = settings.memory_bytes or _default_memory()
+        self._condition = threading.Condition()
+        self._idle: list[_Process] = []
+        self._running: set[_Process] = set()
+        self._starting = 0
+        self._is_closed = False
+        self._watcher: threading.Thread | None = None
+
+    def run(self, query: Query, run: Run, upload: Any, changes: VersionChanges) -> Any:
+        """Run a query, and return its response or a reader of its rows.
+
+        The reader holds the process until its end, or until it is closed or deleted.
+
+        Args:
+            upload: The rows of the request as a file, if the query reads them.
+            changes: Gets the versions that the query reads and creates.
+
+        Raises:
+            LanceNamespaceError: what the operation raises.
+            InvalidInputError: (13) it needs more memory or processor time than it may take.
+            ServiceUnavailableError: (17) no process was free in time, or it took too long.
+            OutcomeUnknownError: (17) its process ended, and may have made its change.
+            InternalError: (18) its process crashed.
+        """
+        end_at = time.monotonic() + min(run.seconds, self.settings.seconds)
+        process = self._acquire(query.operation, end_at)
+        run.watch(process)
+        return _Exchange(self, process, run, query, upload, changes).run()
+
+    def warm(self) -> None:
+        """Start the processes that are kept, in a thread and after the server has started."""
+        timer = threading.Timer(_WARM_SECONDS, self._start_kept)
+        timer.daemon = True
+        timer.start()
+
+    def _start_kept(self) -> None:
+        for _ in range(min(self.settings.kept, self.settings.processes)):
+            with self._condition:
+                if self._is_closed or self._count + len(self._idle) >= self.settings.kept:
+                    return
+                self._starting += 1
+            process = _Process()
+            with self._condition:
+                self._starting -= 1
+                is_closed = self._is_closed
+                if not is_closed:
+                    self._idle.append(process)
+                    self._condition.notify()
+            if is_closed:
+                process.close()
+
+    def close(self) -> None:
+        """End all processes without a query; the others end after theirs."""
+        with self._condition:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _acquire(self, operation: Operation, end_at: float) -> _Process:
+        with self._condition:
+            while not self._idle and self._count >= self.settings.processes:
+                if not self._condition.wait(max(0.0, end_at - time.monotonic())):
+                    late = f"{operation.name} found no free process in time: the server is busy"
+                    raise ServiceUnavailableError(f"{late}; nothing was changed")
+            process = self._idle.pop() if self._idle else None
+            self._starting += 1
+        try:
+            if process is None or not process.is_alive:
+                if process is not None:
+                    process.close()
+                process = _Process()
+        finally:
+            with self._condition:
+                self._starting -= 1
+        process.end_at = end_at
+        with self._condition:
+            self._running.add(process)
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, daemon=True)
+                self._watcher.start()
+        return process
+
+    @property
+    def _count(self) -> int:
+        return len(self._running) + self._starting
+
+    def release(self, process: _Process, *, is_usable: bool) -> str:
+        """Keep a process for the next query, or end it. Return why it ended, or nothing."""
+        with self._condition:
+            self._running.discard(process)
+            is_kept = is_usable and not process.reason and not self._is_closed
+            is_kept = is_kept and process.memory < self._memory // 2
+            if is_kept:
+                process.idle_since = time.monotonic()
+                self._idle.append(process)
+            self._condition.notify()
+        if is_kept:
+            return ""
+        reason = process.close()
+        if reason != _CLOSED:
+            self.on_end(reason)
+        return reason
+
+    def _watch(self) -> None:
+        """End processes that take too much memory or time, and some that have no query."""
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            now = time.monotonic()
+            with self._condition:
+                running, surplus = list(self._running), self._surplus(now)
+                if not running and not self._idle and not self._starting:
+                    self._watcher = None
+                    return
+            for each in running:
+                if now > each.end_at:
+                    each.end("time")
+                elif each.memory > self._memory:
+                    each.end("memory")
+            for each in surplus:
+                each.close()
+
+    def _surplus(self, now: float) -> list[_Process]:
+        surplus: list[_Process] = []
+        while len(self._idle) > self.settings.kept and (
+            now - self._idle[0].idle_since > _IDLE_SECONDS
+        ):
+            surplus.append(self._idle.pop(0))
+        return surplus
+
+    def error_of(self, reason: str, operation: Operation) -> Exception:
+        """Return the error of a query whose process ended."""
+        limits = {
+            "memory": f"needs more than {self._memory / _GIB:.1f} GiB of memory",
+            "cpu": f"takes more than {self.settings.cpu_seconds} s of processor time",
+        }
+        if reason == "time":
+            why = f"{operation.name} did not finish in time"
+        elif reason == "cancelled":
+            why = f"The client of {operation.name} disconnected"
+        else:
+            why = f"{operation.name} " + limits.get(reason, f"ended its process ({reason})")
+        if not operation.is_read:
+            return OutcomeUnknownError(
+                f"{why}: its outcome is unknown; check it before you repeat it"
+            )
+        if reason in limits:
+            return InvalidInputError(f"{why}: ask for fewer rows or columns, or a smaller result")
+        if reason in ("time", "cancelled"):
+            return ServiceUnavailableError(why)
+        return InternalError(why)
+
+
+@dataclass(frozen=True)
+class CallerQueries:
+    """Runs the queries of one request."""
+
+    processes: QueryProcesses
+    source: bytes = field(repr=False)
+    """The source of the caller's namespace, as in `Query`."""
+    run: Run
+
+
+class _Process:
+    """One process.
+
+    Attributes:
+        end_at: When its query must have ended, on the clock of `time.monotonic`.
+        reason: Why it was ended.
+        idle_since: Since when it has no query, on the same clock.
+    """
+
+    def __init__(self) -> None:
+        ours, given = socket.socketpair()
+        with given:
+            self._process = _context().Process(target=serve, args=(given,), daemon=True)
+            self._process.start()
+        self.channel = Channel(ours)
+        self.end_at = float("inf")
+        self.reason = ""
+        self.idle_since = 0.0
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can run a query."""
+        return bool(self._process.is_alive())
+
+    @property
+    def memory(self) -> int:
+        """The bytes of memory that it uses alone; 0 if it has ended."""
+        try:
+            return int(psutil.Process(self._process.pid).memory_info().rss)
+        except (psutil.Error, ValueError):
+            return 0
+
+    def end(self, reason: str) -> None:
+        """End it at once, unless it has ended."""
+        with self._lock:
+            if not self._is_closed:
+                self.reason = self.reason or reason
+                self._process.kill()
+
+    def close(self) -> str:
+        """End it, release its resources, and return why it ended."""
+        self.channel.close()
+        with self._lock:
+            self._is_closed = True
+            self._process.join(_WATCH_SECONDS)
+            if self._process.exitcode is None:
+                self._process.kill()
+                self._process.join()
+                self.reason = self.reason or _CLOSED
+            code = self._process.exitcode or 0
+            self._process.close()
+        if not self.reason:
+            is_time = -code == getattr(signal, "SIGXCPU", 0)
+            self.reason = "cpu" if is_time else f"signal {-code}" if code < 0 else f"exit {code}"
+        return self.reason
+
+
+@dataclass
+class _Exchange:
+    """The messages of one query."""
+
+    processes: QueryProcesses
+    process: _Process
+    active: Run
+    query: Query
+    upload: Any
+    changes: VersionChanges
+    is_released: bool = False
+
+    def run(self) -> Any:
+        """Send the query, and return its response or a reader of its rows."""
+        is_held = False
+        try:
+            self.process.channel.send(Kind.QUERY, self.query)
+            kind, size = self._next()
+            content = pickle.loads(self.process.channel.receive_content(size))
+            if kind is Kind.BEGIN:
+                self._record(content)
+                is_held = True
+                return self._reader()
+            self._release(is_usable=True)
+            self._record(content.changes)
+            if kind is Kind.ERROR:
+                raise self._failure(content)
+            return content.value
+        except ChannelClosedError:
+            raise self._ended() from None
+        finally:
+            if not is_held:
+                self._release(is_usable=False)
+
+    def _reader(self) -> pa.RecordBatchReader:
+        file = _RowsFile(self._next_rows, self.process.channel)
+        batches = _Batches(file, lambda: self._release(is_usable=False))
+        return pa.RecordBatchReader.from_batches(batches.schema, batches)
+
+    def _next_rows(self) -> int:
+        """Return the size of the next piece of rows, or 0 at the end of the query."""
+        try:
+            kind, size = self._next()
+            if kind is Kind.ROWS:
+                return size
+            content = pickle.loads(self.process.channel.receive_content(size))
+        except ChannelClosedError:
+            raise self._ended() from None
+        self._release(is_usable=True)
+        if kind is Kind.ERROR:
+            raise self._failure(content)
+        return 0
+
+    def _next(self) -> tuple[Kind, int]:
+        """Return the head of the next message that is about the result."""
+        while True:
+            kind, size = self.process.channel.receive_head()
+            if kind is Kind.READ:
+                self._send_piece(pickle.loads(self.process.channel.receive_content(size)))
+            elif kind is Kind.LOG:
+                record = pickle.loads(self.process.channel.receive_content(size))
+                logging.getLogger(record["name"]).handle(logging.makeLogRecord(record))
+            else:
+                return kind, size
+
+    def _send_piece(self, size: int) -> None:
+        try:
+            piece = self.upload.read(size)
+        except Exception as error:  # noqa: BLE001 - the process raises it where it reads
+            self.process.channel.send(Kind.ERROR, error)
+        else:
+            self.process.channel.send_bytes(Kind.PIECE, piece)
+
+    def _record(self, changes: VersionChanges) -> None:
+        self.changes.update(changes)
+        self.changes.read = changes.read
+
+    def _failure(self, failure: Failure) -> Exception:
+        if failure.trace:
+            _log.error("%s failed in its process\n%s", self.query.operation.name, failure.trace)
+        return failure.error
+
+    def _ended(self) -> Exception:
+        reason = self._release(is_usable=False)
+        operation = self.query.operation
+        _log.warning("The process of %s ended: %s", operation.name, reason)
+        return self.processes.error_of(reason, operation)
+
+    def _release(self, *, is_usable: bool) -> str:
+        if self.is_released:
+            return self.process.reason
+        self.is_released = True
+        self.active.watch(None)
+        return self.processes.release(self.process, is_usable=is_usable)
+
+
+class _Batches:
+    """The batches of a result.
+
+    Args:
+        end: Releases the process, unless the last message has. It is called at the latest when
+            nothing refers to the batches any more.
+    """
+
+    def __init__(self, file: _RowsFile, end: Callable[[], object]) -> None:
+        self._end = end
+        self._file = file
+        self._rows = pa.ipc.open_stream(file)
+        self.schema = self._rows.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return self._rows.read_next_batch()
+        except StopIteration:
+            self._file.read(1)  # Arrow does not read beyond the end of the stream
+            raise
+
+    def __del__(self) -> None:
+        self._end()
+
+
+class _RowsFile:
+    """The rows of a result as a file for Arrow."""
+
+    closed = False
+
+    def __init__(self, next_piece: Callable[[], int], channel: Channel) -> None:
+        self._next_piece = next_piece
+        self._channel = channel
+        self._left = 0
+        self._is_complete = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int) -> memoryview:
+        """Return ``size`` bytes, or fewer at the end."""
+        content = memoryview(bytearray(size))
+        filled = 0
+        while filled < size and not self._is_complete:
+            if not self._left:
+                self._left = self._next_piece()
+                self._is_complete = not self._left
+                continue
+            end = min(size, filled + self._left)
+            count = self._channel.receive_into(content[filled:end])
+            filled += count
+            self._left -= count
+        return content[:filled]
+
+
+@cache
+def _context() -> Any:
+    """Return the way of starting processes: a fork of a small process that has loaded Lance."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([serve.__module__])
+    return context

@@ -1,0 +1,210 @@
+"""A query process: reads one query after the other from its channel, and runs them."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import traceback
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
+
+from lance_bridge.credentials import acting_for
+from lance_bridge.credentials.vendor import Caller
+from lance_bridge.dataset_versions import VersionChanges, record_version_changes
+from lance_bridge.errors import internal, is_panic
+from lance_bridge_federated.children import close_namespace
+from lance_bridge_federated.identifiers import with_text
+
+from ..redaction import SECRETS
+from .calling import call_namespace
+from .channel import (
+    Channel,
+    ChannelClosedError,
+    Failure,
+    Kind,
+    MessageFile,
+    Query,
+    Result,
+    log_fields,
+)
+
+_STACK_BYTES = 256 << 20
+"""Virtual memory. Lance plans a deep expression with a few KiB of stack for each level."""
+_NATIVE_STACK_BYTES = 64 << 20
+_ROWS_BYTES = 1 << 20
+_MOST_NAMESPACES = 32
+_PR_SET_PDEATHSIG = 1
+_HIGHEST_OOM_SCORE = "1000"
+
+
+def serve(end: socket.socket) -> None:
+    """Run the queries that a channel sends, until the server closes it."""
+    _prepare_process()
+    channel = Channel(end)
+    worker = _Worker(channel)
+    logging.getLogger().addHandler(_ChannelLog(channel))
+    threading.stack_size(_STACK_BYTES)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    thread.join()
+    # Threads of Lance may still run, and nothing of theirs is needed.
+    os._exit(0)
+
+
+def _prepare_process() -> None:
+    """End with the server, and let the system end this process first if memory is short."""
+    # The server drains its requests after a signal to its whole group, and then closes channels.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.environ["RUST_MIN_STACK"] = str(_NATIVE_STACK_BYTES)
+    warnings.filterwarnings("ignore", "lance is not fork-safe")  # no thread of Lance ran before
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_HIGHEST_OOM_SCORE)
+
+
+class _ChannelLog(logging.Handler):
+    """Sends log records to the server."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(logging.WARNING)
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(ChannelClosedError):
+            self._channel.send(
+                Kind.LOG, {**log_fields(record.__dict__), "msg": SECRETS.hide(self.format(record))}
+            )
+
+
+class _Upload:
+    """The rows of a request as a file, read through the channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` of the next bytes. Raises what reading them in the server does."""
+        self._channel.send(Kind.READ, size)
+        kind, content = self._channel.receive()
+        if kind is Kind.ERROR:
+            raise pickle.loads(content)
+        return bytes(content)
+
+
+class _Worker:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._namespaces: OrderedDict[bytes, LanceNamespace] = OrderedDict()
+
+    def run(self) -> None:
+        """Run queries until the channel is closed."""
+        with suppress(ChannelClosedError):
+            while True:
+                _, content = self._channel.receive()
+                self._run(pickle.loads(content))
+
+    def _run(self, query: Query) -> None:
+        changes = VersionChanges()
+        try:
+            with _processor_time(query.cpu_seconds), record_version_changes() as changes:
+                result = self._result_of(query, changes)
+        except ChannelClosedError:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            self._channel.send(Kind.ERROR, _failure(query.operation.name, error, changes))
+        else:
+            self._channel.send(Kind.END, result)
+
+    def _result_of(self, query: Query, changes: VersionChanges) -> Result:
+        namespace = self._namespace(query.source)
+        arguments: list[Any] = [query.request]
+        if query.has_upload:
+            arguments.append(_Upload(self._channel))
+        elif query.rows is not None:
+            arguments.append(query.rows)
+        with acting_for(_caller(query)) if query.rights else nullcontext():
+            value = call_namespace(namespace, query.operation, arguments, query.method)
+            if not isinstance(value, pa.RecordBatchReader):
+                return Result(value, changes)
+            self._channel.send(Kind.BEGIN, changes)
+            self._send_rows(value)
+        return Result(None, changes)
+
+    def _send_rows(self, reader: pa.RecordBatchReader) -> None:
+        sink = io.BufferedWriter(MessageFile(self._channel, Kind.ROWS), _ROWS_BYTES)
+        writer = pa.ipc.new_stream(sink, reader.schema)
+        for batch in reader:
+            writer.write_batch(batch)
+            sink.flush()
+        writer.close()
+        sink.flush()
+
+    def _namespace(self, source: bytes) -> LanceNamespace:
+        found = self._namespaces.get(source)
+        if found is None:
+            connect: Callable[[], LanceNamespace] = pickle.loads(source)
+            found = self._namespaces[source] = connect()
+        self._namespaces.move_to_end(source)
+        if len(self._namespaces) > _MOST_NAMESPACES:
+            close_namespace(self._namespaces.popitem(last=False)[1])
+        return found
+
+
+def _caller(query: Query) -> Caller:
+    rights = query.rights
+    assert rights is not None
+    return Caller(rights.principal, lambda write: rights.writes if write else rights.reads)
+
+
+@contextmanager
+def _processor_time(seconds: int | None) -> Iterator[None]:
+    """Let the system end this process if the block takes more processor time."""
+    if seconds is None or sys.platform == "win32":
+        yield
+        return
+    import resource  # noqa: PLC0415 - not on Windows
+
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = int(usage.ru_utime + usage.ru_stime) + 1 + seconds
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+
+
+def _failure(operation: str, error: BaseException, changes: VersionChanges) -> Failure:
+    found = error if isinstance(error, LanceNamespaceError) else internal(operation, error)
+    trace = ""
+    if found.code == ErrorCode.INTERNAL:
+        trace = SECRETS.hide("".join(traceback.format_exception(error)))
+    public = with_text(found, SECRETS.hide(str(found)))
+    try:
+        pickle.loads(pickle.dumps(public))
+    except Exception:  # noqa: BLE001 - errors of other libraries' namespaces
+        public = internal(operation, RuntimeError(str(public)))
+    return Failure(public, changes, trace)

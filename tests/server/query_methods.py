@@ -1,0 +1,67 @@
+"""What processes of queries run in tests: faults that a fault of native code would cause."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+
+def crash(_namespace: Any, _request: Any) -> None:
+    """End the process as a fault of native code does."""
+    ctypes.string_at(0)
+
+
+def fill_memory(_namespace: Any, _request: Any) -> None:
+    """Take memory until the process is ended."""
+    kept = []
+    while True:
+        kept.append(b"x" * (16 << 20))
+        time.sleep(0.01)
+
+
+def use_processor(_namespace: Any, _request: Any) -> None:
+    """Compute without an end."""
+    while True:
+        pass
+
+
+def sleep(_namespace: Any, _request: Any, mark: str = "") -> None:
+    """Wait without an end. Args: mark: A file that says that it began."""
+    if mark:
+        Path(mark).write_text(str(os.getpid()))
+    time.sleep(3600)
+
+
+def process_id(_namespace: Any, _request: Any) -> int:
+    """Return the number of the process."""
+    return os.getpid()
+
+
+def fail_after_rows(_namespace: Any, _request: Any) -> pa.RecordBatchReader:
+    """Return rows, the third batch of which fails."""
+    schema = pa.schema([("id", pa.int64())])
+
+    def batches() -> Any:
+        for number in range(2):
+            yield pa.record_batch([[number]], schema=schema)
+        raise ValueError("The third batch cannot be read")
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def endless_rows(_namespace: Any, _request: Any) -> pa.RecordBatchReader:
+    """Return rows without an end."""
+    schema = pa.schema([("id", pa.dictionary(pa.int8(), pa.string()))])
+    batch = pa.record_batch([pa.array(["a"] * 10_000).dictionary_encode()], names=["id"])
+    batch = batch.cast(schema)
+
+    def batches() -> Any:
+        while True:
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(schema, batches())

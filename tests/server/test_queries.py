@@ -1,0 +1,253 @@
+"""Queries in processes of their own: each of their ends, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
+from server import query_methods
+from server.gateways import NamedByHeader, serving_namespace
+from server.http_requests import ROWS, done, send_rows
+
+import lance_bridge
+from lance_bridge.dataset_versions import VersionChanges
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.operations import OPERATIONS, Operation
+from lance_bridge_server.queries.channel import Query, Rights
+from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
+
+pytestmark = pytest.mark.servers
+
+BY_NAME = {each.name: each for each in OPERATIONS}
+READ, WRITE = BY_NAME["query_table"], BY_NAME["update_table"]
+REQUEST = api.DescribeTableRequest(id=["t"])
+SETTINGS = QuerySettings(processes=2, kept=1, memory_bytes=1 << 30, cpu_seconds=None)
+
+
+def lake(root: str) -> Any:
+    """Connect a federation with a directory as its catalog."""
+    return FederatedNamespace({"lake": lance_bridge.connect("dir", root=root)})
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> bytes:
+    return pickle.dumps(partial(lake, str(tmp_path)))
+
+
+@pytest.fixture
+def ended() -> list[str]:
+    """Return the reasons of the ends of processes."""
+    return []
+
+
+@pytest.fixture
+def start(ended: list[str]) -> Iterator[Callable[..., QueryProcesses]]:
+    """Return a function that makes the processes of some settings."""
+    made: list[QueryProcesses] = []
+
+    def processes(**settings: Any) -> QueryProcesses:
+        made.append(QueryProcesses(QuerySettings(**{**vars(SETTINGS), **settings})))
+        made[-1].on_end = ended.append
+        return made[-1]
+
+    yield processes
+    for each in made:
+        each.close()
+
+
+def run(
+    processes: QueryProcesses,
+    source: bytes,
+    method: Any,
+    operation: Operation = READ,
+    active: Run | None = None,
+    **more: Any,
+) -> Any:
+    cpu = processes.settings.cpu_seconds
+    query = Query(source, operation, REQUEST, None, method=method, cpu_seconds=cpu, **more)
+    return processes.run(query, active or Run(60), None, VersionChanges())
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 30
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+class End(NamedTuple):
+    """How a query ends its process."""
+
+    operation: Operation
+    method: Any
+    error: type[LanceNamespaceError]
+    words: str
+    reason: str
+    settings: Mapping[str, Any] = {}
+    seconds: float = 60.0
+
+
+LITTLE = {"memory_bytes": 400 << 20}
+ENDS = [
+    End(READ, query_methods.crash, InternalError, "signal 11", "signal 11"),
+    End(WRITE, query_methods.crash, OutcomeUnknownError, "is unknown", "signal 11"),
+    End(READ, query_methods.fill_memory, InvalidInputError, "than 0.4 GiB", "memory", LITTLE),
+    End(WRITE, query_methods.fill_memory, OutcomeUnknownError, "is unknown", "memory", LITTLE),
+    End(READ, query_methods.use_processor, InvalidInputError, "than 1 s of processor time", "cpu",
+        {"cpu_seconds": 1}),
+    End(READ, query_methods.sleep, ServiceUnavailableError, "not finish in time", "time",
+        {}, 2.0),
+    End(WRITE, query_methods.sleep, OutcomeUnknownError, "is unknown", "time", {}, 2.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: f"{end.operation.name}-{end.reason}")
+def test_a_query_that_ends_its_process_fails_alone(
+    start: Callable[..., QueryProcesses], source: bytes, ended: list[str], end: End
+) -> None:
+    processes = start(**end.settings)
+    with pytest.raises(end.error, match=end.words):
+        run(processes, source, end.method, end.operation, Run(end.seconds))
+    assert ended == [end.reason]
+    assert run(processes, source, query_methods.process_id) != os.getpid()
+
+
+def test_a_process_runs_one_query_after_the_other(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes = start()
+    first = run(processes, source, query_methods.process_id)
+    assert run(processes, source, query_methods.process_id) == first
+    processes.close()
+    wait_for(lambda: not is_alive(first))
+
+
+def test_a_cancelled_query_ends(
+    start: Callable[..., QueryProcesses], source: bytes, ended: list[str], tmp_path: Path
+) -> None:
+    processes, active, mark = start(), Run(60), tmp_path / "mark"
+    found: list[Exception] = []
+
+    def query() -> None:
+        try:
+            run(processes, source, partial(query_methods.sleep, mark=str(mark)), active=active)
+        except LanceNamespaceError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    process = int(wait_for(lambda: mark.exists() and mark.read_text()))
+    active.cancel()
+    thread.join(30)
+    assert [type(each) for each in found] == [ServiceUnavailableError]
+    assert not is_alive(process)
+    assert ended == ["cancelled"]
+
+
+def test_rows_that_fail_late_raise_where_they_are_read(
+    start: Callable[..., QueryProcesses], source: bytes, ended: list[str]
+) -> None:
+    processes = start()
+    reader = run(processes, source, query_methods.fail_after_rows)
+    assert [reader.read_next_batch().num_rows for _ in range(2)] == [1, 1]
+    with pytest.raises(InternalError, match="third batch"):
+        reader.read_next_batch()
+    assert not ended  # the process itself did not fail
+
+
+def test_rows_that_nobody_reads_end_their_process(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes = start()
+    reader = run(processes, source, query_methods.endless_rows)
+    assert reader.read_next_batch().num_rows == 10_000
+    del reader
+    wait_for(lambda: run(processes, source, query_methods.process_id))
+
+
+def test_a_query_waits_for_a_free_process(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes = start(processes=1)
+    reader = run(processes, source, query_methods.endless_rows)
+    with pytest.raises(ServiceUnavailableError, match="no free process"):
+        run(processes, source, query_methods.process_id, active=Run(0.2))
+    del reader
+    assert run(processes, source, query_methods.process_id)
+
+
+# -- through a gateway -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def http(tmp_path: Path, source: bytes) -> Iterator[httpx.Client]:
+    processes, ended = QueryProcesses(SETTINGS), list[str]()
+    processes.on_end = ended.append
+    with (
+        serving_namespace(
+            lake(str(tmp_path)),
+            authenticator=NamedByHeader(),
+            queries=processes,
+            sources=lambda _: source,
+        ) as url,
+        httpx.Client(base_url=url, headers={"x-user": "ada"}, timeout=60) as client,
+    ):
+        yield client
+    assert not ended
+
+
+def test_every_query_runs_through_a_process(http: httpx.Client) -> None:
+    rows = pa.table({"id": pa.array(range(5000), pa.int64()), "word": ["w" * 500] * 5000})
+    done(send_rows(http, "/v1/table/lake$t/create", rows))
+    done(
+        http.post(
+            "/v1/table/lake$t/update", json={"predicate": "id < 10", "updates": [["word", "'a'"]]}
+        )
+    )
+    merged = pa.table({"id": pa.array(range(4000, 9000), pa.int64()), "word": ["m" * 500] * 5000})
+    path = "/v1/table/lake$t/merge_insert?on=id&when_not_matched_insert_all=true"
+    assert done(send_rows(http, path, merged))["num_inserted_rows"] == 4000
+    done(http.post("/v1/table/lake$t/delete", json={"predicate": "word = 'a'"}))
+    counted = {"predicate": "word like 'm%'"}
+    assert done(http.post("/v1/table/lake$t/count_rows", json=counted)) == 4000
+    response = http.post("/v1/table/lake$t/query", json={"vector": {}, "k": 9000})
+    found = pa.ipc.open_file(response.content).read_all()
+    assert sorted(found["id"].to_pylist()) == list(range(10, 9000))
+
+
+def test_an_error_of_a_query_is_that_of_the_catalog(http: httpx.Client) -> None:
+    done(send_rows(http, "/v1/table/lake$t/create", ROWS))
+    missing = http.post("/v1/table/lake$none/query", json={"vector": {}, "k": 1})
+    assert (missing.status_code, missing.json()["code"]) == (404, 4)
+
+
+def test_rights_of_a_query_are_those_of_its_caller() -> None:
+    query = Query(b"", READ, REQUEST, Rights("ada", reads=True, writes=False))
+    assert pickle.loads(pickle.dumps(query)) == query
+    assert "source" not in repr(query)

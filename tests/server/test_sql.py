@@ -1,0 +1,189 @@
+"""The rules for SQL in requests, and errors of other libraries about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    TableColumnNotFoundError,
+)
+
+import lance_bridge
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.operations import OPERATIONS
+from lance_bridge_server.queries import sql
+from lance_bridge_server.queries.calling import call_namespace
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#queries")]
+
+ROWS = pa.table({"id": [1, 2], "word": ["a", "b"]})
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    return lance.write_dataset(ROWS, str(tmp_path_factory.mktemp("sql") / "t.lance"))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a between 1 and 2 or not a in (1, 2)",
+        "word like 'x%' escape '!' and word ilike '%y'",
+        "cast(a as float[3]) is not null",
+        "cast(a as decimal(10, 2)) > 1 and try_cast(a as varchar(10)) = 'x'",
+        "a::int = 1e5",
+        "extract(year from a) > 1",
+        "substring(a from 1 for 2) = trim(both 'x' from b)",
+        "position('x' in a) = 1",
+        "a > now() - interval '1' day",
+        "case a when 1 then 2 else 3 end = 2",
+        "`x y`.z[1] = 2",
+        "a = date '2020-01-01' and b < timestamp '2020-01-01 00:00:00'",
+        "a is distinct from abs(b)",
+        "x'ab' = a || b",
+        "a -- a comment\n = 1",
+        "arrow_cast(a, 'FixedSizeList(3 x Float32)') is not null",
+        "a = '" + "x" * 1_000_000 + "'",
+        "a in (" + ",".join(map(str, range(100_000))) + ")",
+        "a in (" + ",".join(f"'{i}'" for i in range(100_000)) + ")",
+        " or ".join(["word = 'x'"] * sql.MAX_CONDITIONS),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_expressions_of_clients_are_accepted(expression: str) -> None:
+    sql.check_expression(expression)
+
+
+LONG = "x" * (sql.MAX_TEXT + 1)
+_LIST = ", ".join(map(str, range(20)))
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("+".join(["nullif(id, 1)"] * 800) + " > 1", "too long"),
+        ("+".join(["id"] * 3000) + " > 1", "too long"),
+        (" or ".join(["id = 1"] * (sql.MAX_CONDITIONS + 1)), "too long"),
+        ("(" * 60 + "id" + ")" * 60, "recursion limit"),
+        (f"length(concat(word, '{LONG}')) > 1", "is too long where it is used"),
+        (f"word || '{LONG}' = 'x'", "is too long where it is used"),
+        (f"case when true then '{LONG}' end = word", "is too long where it is used"),
+        (f"word is distinct from lower('{LONG}')", "is too long where it is used"),
+        (f"levenshtein(word, '{'a' * 1001}') > 1", "is too long where it is used"),
+        ("repeat /* */ (word, 3) = 'x'", "function repeat is not available"),
+        ("word is distinct from `Repeat`(word, 3)", "function repeat is not available"),
+        ("other(word) = 'x'", "function other is not available"),
+        ("a.other(word) = 'x'", "function a.other is not available"),
+        ("count(*) > 1", "function count is not available"),
+        ("sum(id) over () > 1", "window"),
+        ("cast(id as float[2147483647]) is null", "fixed size"),
+        ("cast(id as float[100][100]) is null", "fixed size"),
+        ("id::float[2147483647] is null", "fixed size"),
+        ("arrow_cast(id, 'FixedSizeList(2147483647 x Float32)') is null", "fixed size"),
+        ("arrow_cast(id, word) is null", "string literal"),
+        ("exists(select 1)", "EXISTS"),
+        ("id in (select 1)", "SUBQUERY"),
+        ("id = ?", "placeholder"),
+        ("x -> x + 1", "LAMBDA"),
+        ("id) or (id", "bracket"),
+        ("id = 1; drop table t", "found: ;"),
+        ("id = 1 union select 1", "found: union"),
+        ("id >", "Expected: an expression"),
+        ("/*", "comment"),
+        ("word = 'x", "Unterminated"),
+        (f"id in ({_LIST}, other())", "function other"),
+        (f"'(1,' || other() || ',{_LIST})' = word", "function other"),
+        (f"word = '(' or id in ({_LIST}) or other() or word = ')'", "function other"),
+    ],
+)
+def test_other_expressions_are_refused(expression: str, words: str) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be planned") as caught:
+        sql.check_expression(expression)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+BY_NAME = {each.name: each for each in OPERATIONS}
+WRONG = "other()"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("query_table", {"k": 1, "vector": {}, "filter": WRONG}),
+        ("query_table", {"k": 1, "vector": {}, "columns": {"column_aliases": {"c": WRONG}}}),
+        ("explain_table_query_plan", {"query": {"k": 1, "vector": {}, "filter": WRONG}}),
+        ("update_table", {"updates": [["word", WRONG]]}),
+        ("update_table", {"predicate": WRONG, "updates": [["word", "'x'"]]}),
+        ("delete_from_table", {"predicate": WRONG}),
+        ("count_table_rows", {"predicate": WRONG}),
+        ("merge_insert_into_table", {"when_matched_update_all_filt": WRONG}),
+        ("merge_insert_into_table", {"when_not_matched_by_source_delete_filt": WRONG}),
+        ("alter_table_add_columns", {"new_columns": [{"name": "c", "expression": WRONG}]}),
+    ],
+)
+def test_sql_in_every_field_is_checked(name: str, fields: dict[str, Any]) -> None:
+    operation = BY_NAME[name]
+    request = operation.request.model_validate({"id": ["t"], **fields})
+    with pytest.raises(InvalidInputError, match="function other is not available"):
+        call_namespace(FederatedNamespace({"a": absent}), operation, [request])
+
+
+def absent() -> Any:
+    """Fail if a catalog is connected before the SQL for it was checked."""
+    raise AssertionError
+
+
+def test_functions_in_the_lists_are_those_of_lance(dataset: lance.LanceDataset) -> None:
+    unknown = []
+    for name in sorted(sql.FUNCTIONS | sql.GROWING):
+        try:
+            dataset.scanner(filter=f"{name}() = 1").explain_plan()
+        except BaseException as error:  # noqa: BLE001 - a wrong number of arguments can panic
+            if f"Invalid function '{name}'" in str(error):
+                unknown.append(name)
+    assert not unknown
+
+
+# -- errors of pylance's namespaces ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "error", "words"),
+    [
+        ("query_table", {"filter": "none = 1"}, TableColumnNotFoundError, "no column none"),
+        ("query_table", {"columns": {"column_names": ["none"]}}, TableColumnNotFoundError,
+         "no column none"),
+        ("query_table", {"filter": "id = true"}, InvalidInputError, "Boolean(true)"),
+        ("query_table", {"filter": "id / (id - id) = 1"}, InvalidInputError, "Divide by zero"),
+        ("query_table", {"filter": "abs(word) = 1"}, InvalidInputError, "expects Numeric"),
+        ("query_table", {"filter": "cast(word as int) = 1"}, InvalidInputError, "Cannot cast"),
+        ("query_table", {"filter": "id"}, InvalidInputError, "does not return a boolean"),
+        ("count_table_rows", {"predicate": "none = 1"}, TableColumnNotFoundError, "no column none"),
+        ("update_table", {"updates": [["id", "none"]]}, TableColumnNotFoundError, "no column none"),
+        ("update_table", {"updates": [["id", "id / (id - id)"]]}, InvalidInputError,
+         "Divide by zero"),
+        ("delete_from_table", {"predicate": "id"}, InvalidInputError, "not return a boolean"),
+    ],
+)  # fmt: skip
+def test_wrong_expressions_have_readable_errors_in_a_directory(
+    dataset: lance.LanceDataset,
+    name: str,
+    fields: dict[str, Any],
+    error: type[LanceNamespaceError],
+    words: str,
+) -> None:
+    operation = BY_NAME[name]
+    needed = {"k": 1, "vector": {}} if name == "query_table" else {}
+    request = operation.request.model_validate({"id": ["t"], **needed, **fields})
+    namespace = lance_bridge.connect("dir", root=str(Path(dataset.uri).parent))
+    with pytest.raises(error) as caught:
+        call_namespace(namespace, operation, [request])
+    assert words in str(caught.value)
+    assert ".rs" not in str(caught.value)

@@ -155,7 +155,12 @@ class GlueCatalog(Catalog):
         path = record.path
         with translate_errors(f"change namespace '{display(path)}'"):
             database = self._get_database(path)
-            _refuse_namespace_link(path, database)
+            target = database.get("TargetDatabase")
+            if target:  # Glue would change the target
+                raise invalid(
+                    f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: "
+                    "change the target instead"
+                )
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
             with map_errors({ABSENT: namespace_not_found(path)}):
@@ -430,16 +435,6 @@ def _refuse_unused(config: GlueConfig) -> None:
     for name in sorted(config.model_fields_set - used):
         key = GlueConfig.model_fields[name].alias or name
         raise invalid(f"impl=glue: property '{key}' has no effect with a client: leave it out")
-
-
-def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
-    """Raise InvalidInputError for a resource link: Glue would change its target."""
-    target = database.get("TargetDatabase")
-    if target:
-        raise invalid(
-            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: change "
-            "the target instead"
-        )
 
 
 # -- storage credentials ---------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class Session:
         frozen = credentials.get_frozen_credentials()
         if not isinstance(credentials, RefreshableCredentials):
             return frozen, None
-        expires = self._role.expiry(frozen.access_key) if self._role is not None else None
+        expires = self._role.expiries.get(frozen.access_key) if self._role is not None else None
         if expires is None:
             expires = datetime.now(timezone.utc).timestamp() + _GUARANTEED_SECONDS
         return frozen, int(expires * 1000)
@@ -228,11 +228,8 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
     def __init__(self, config: GlueConfig) -> None:
         super().__init__()
         self._config = config
-        self._expiries: dict[str, float] = {}
-
-    def expiry(self, access_key: str) -> float | None:
-        """Return when credentials of the role expire, in seconds since 1970."""
-        return self._expiries.get(access_key)
+        self.expiries: dict[str, float] = {}
+        """When credentials of the role expire, in seconds since 1970, by their access key."""
 
     def load(self) -> RefreshableCredentials:
         """Assume the role; called once by botocore, which then refreshes the credentials."""
@@ -276,8 +273,8 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
     def _fetch(self, fetcher: AssumeRoleCredentialFetcher) -> Mapping[str, Any]:
         metadata: Mapping[str, Any] = self._fetch_with_current_key_pair(fetcher)
         expires = datetime.fromisoformat(metadata["expiry_time"].replace("Z", "+00:00"))
-        newest = list(self._expiries.items())[-1:]  # callers may still use the previous ones
-        self._expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
+        newest = list(self.expiries.items())[-1:]  # callers may still use the previous ones
+        self.expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
         return metadata
 
     def _fetch_with_current_key_pair(self, fetcher: AssumeRoleCredentialFetcher) -> Any:

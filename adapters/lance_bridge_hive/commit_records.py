@@ -72,11 +72,12 @@ class CommitRecords:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def check_support(self, path: Path, table: Any) -> None:
-        """Create the helper table, and check that a record cannot be added to it twice.
+    def create(self, path: Path, table: Any) -> str:
+        """Create the helper table of an entry; return its name for the property `RECORDS`.
 
         Raises:
-            UnsupportedOperationError: it can, or the metastore cannot create the table.
+            UnsupportedOperationError: one record can be added to it twice, or the metastore cannot
+                create it.
         """
         records = _records_location(path, table)
         try:
@@ -95,6 +96,7 @@ class CommitRecords:
             raise unsupported(
                 f"it cannot hold commit records, which are partitions ({text_of(refusal)})"
             ) from refusal
+        return records
 
     def apply_latest(self, path: Path, table: Any) -> Any:
         """Return the entry with the values of its latest record; unchanged if it has no records.
@@ -116,15 +118,6 @@ class CommitRecords:
             kept = {k: v for k, v in parameters.items() if keeps_all or mapping.is_own(k)}
             parameters = {**kept, **latest.properties, RECORDS: records}
         return _with_record(table, latest, parameters)
-
-    def begin(self, path: Path, table: Any) -> str:
-        """Create the table of records for an entry; return its name for the property `RECORDS`.
-
-        Raises:
-            UnsupportedOperationError
-        """
-        self.check_support(path, table)
-        return _records_location(path, table)
 
     def commit(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
         """Record a change; return the entry to write, and the number of the record.

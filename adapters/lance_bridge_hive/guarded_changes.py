@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -85,7 +86,7 @@ class TableChanges:
             reason = self._parameter.find_problem(path, self._load)
             if not reason:
                 return PARAMETER
-            self._records.check_support(path, self._load(path))
+            self._records.create(path, self._load(path))
         except (InvalidTableStateError, UnsupportedOperationError) as error:
             first = f"it {reason}, and " if reason else ""
             raise unsupported(
@@ -197,32 +198,10 @@ class TableChanges:
         """Replace ``table`` by ``changed`` if it meets ``required``; return the revision."""
         if required.guard == PARTITION:
             return self._add_record(path, table, changed)
-        context = self._calls.types.EnvironmentContext(
-            properties=without_statistics(self._condition(path, table, required))
-        )
-        changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
-        revision = str(mapping.revision_of(changed))
-        was_sent = False
-
-        def operation(client: Any) -> None:
-            nonlocal was_sent
-            if required.guard == PARAMETER:
-                self._parameter.require(client, path, table)
-            was_sent = True
-            client.alter_table_with_environment_context(database, path[-1], changed, context)
-
-        try:
-            self._calls.change("alter_table", operation)
-        except OutcomeUnknownError as error:
-            if not was_sent:
-                raise ServiceUnavailableError(
-                    f"{error}. It was a probe: nothing was changed"
-                ) from error
-            raise
-        except TException as error:
-            self._raise_known_error(path, changed, error)
-            raise
-        return revision
+        probe = None
+        if required.guard == PARAMETER:
+            probe = partial(self._parameter.require, path=path, table=table)
+        return self._alter_entry(path, changed, self._condition(path, table, required), probe)
 
     def _add_record(self, path: Path, table: Any, changed: Any) -> str:
         """Add a commit record, and alter the entry if other clients would see a difference."""
@@ -233,7 +212,7 @@ class TableChanges:
         revision = mapping.split_revision(table)[0]
         if mapping.visible_fields(before) != mapping.visible_fields(entry):
             try:
-                revision = self._alter_entry(path, entry)
+                revision = self._alter_entry(path, entry, {})
             except (TException, LanceNamespaceError) as error:
                 if mapping.entry_fields(before) != mapping.entry_fields(entry):
                     raise
@@ -245,33 +224,52 @@ class TableChanges:
     def _create_records(self, path: Path, table: Any) -> Any:
         """Add the location of commit records to an entry; return the entry before the first one."""
         named = copy.copy(table)
-        named.parameters = {**table.parameters, RECORDS: self._records.begin(path, table)}
-        revision = self._alter_entry(path, named)
+        named.parameters = {**table.parameters, RECORDS: self._records.create(path, table)}
+        revision = self._alter_entry(path, named, {})
         named.parameters = {
             **named.parameters,
             mapping.REVISION: mapping.with_record_number(revision, 0),
         }
         return named
 
-    def _alter_entry(self, path: Path, changed: Any) -> str:
-        context = self._calls.types.EnvironmentContext(properties=without_statistics({}))
+    def _alter_entry(
+        self,
+        path: Path,
+        changed: Any,
+        condition: Mapping[str, str],
+        probe: Callable[[Any], None] | None = None,
+    ) -> str:
+        """Alter an entry; return its new revision.
+
+        Args:
+            condition: As of `_condition`.
+            probe: Called with the client before it sends the change.
+        """
+        context = self._calls.types.EnvironmentContext(properties=without_statistics(condition))
         changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
+        was_sent = False
+
+        def operation(client: Any) -> None:
+            nonlocal was_sent
+            if probe is not None:
+                probe(client)
+            was_sent = True
+            client.alter_table_with_environment_context(database, path[-1], changed, context)
+
         try:
-            self._calls.change(
-                "alter_table",
-                lambda c: c.alter_table_with_environment_context(
-                    database, path[-1], changed, context
-                ),
-            )
+            self._calls.change("alter_table", operation)
+        except OutcomeUnknownError as error:
+            if was_sent:
+                raise
+            raise ServiceUnavailableError(
+                f"{error}. It was a probe: nothing was changed"
+            ) from error
         except TException as error:
-            self._raise_known_error(path, changed, error)
+            if text_of(error).startswith(_MODIFIED):
+                raise concurrent_modification(path) from error
+            refuse_long_values(error, changed.parameters)
             raise
         return str(mapping.revision_of(changed))
-
-    def _raise_known_error(self, path: Path, changed: Any, error: TException) -> None:
-        if text_of(error).startswith(_MODIFIED):
-            raise concurrent_modification(path) from error
-        refuse_long_values(error, changed.parameters)
 
 
 def _requirements_without_guard(record: TableRecord, table: Any) -> _Requirements:

@@ -7,7 +7,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
 from lance_namespace.errors import (
@@ -115,9 +115,25 @@ class UnityCatalog(Catalog):
     def _api_path(self, *parts: str) -> str:
         return self._config.api_path + "".join(parts)
 
-    def _rights(self, text: str) -> str:
-        """Return what a request takes, for messages; Databricks' own messages say so."""
-        return "" if self._config.is_databricks else text
+    def _errors(
+        self,
+        what: str,
+        full: Path,
+        rights: str = "",
+        duplicate: LanceNamespaceError | None = None,
+        *,
+        in_catalog: bool = False,
+    ) -> AbstractContextManager[None]:
+        """Do as `translate_errors`; Databricks' own messages say what right is missing.
+
+        Args:
+            in_catalog: Whether to say what to do if the property's catalog does not exist.
+        """
+        rights = "" if self._config.is_databricks else rights
+        no_catalog = self._no_catalog if in_catalog else ""
+        return translate_errors(
+            what, full, duplicate=duplicate, rights=rights, no_catalog=no_catalog
+        )
 
     def _object_path(self, full: Path) -> str:
         return self._api_path(route(_COLLECTIONS[len(full) - 1], *full))
@@ -129,7 +145,7 @@ class UnityCatalog(Catalog):
         collection = _COLLECTIONS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
         what = f"list the {collection} of '{display(full)}'"
-        with translate_errors(what, full, no_catalog=self._no_catalog):
+        with self._errors(what, full, in_catalog=True):
             rows = list(self._client.pages(self._api_path("/", collection), collection, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
@@ -137,9 +153,8 @@ class UnityCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
-        needs = self._rights(RIGHTS_TO_READ_NAMESPACE)
         what = f"read namespace '{display(full)}'"
-        with translate_errors(what, full, rights=needs, no_catalog=self._no_catalog):
+        with self._errors(what, full, RIGHTS_TO_READ_NAMESPACE, in_catalog=True):
             return mapping.namespace_from(path, full, self._client.get(self._object_path(full)))
 
     def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
@@ -163,11 +178,8 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        needs = self._rights(rights_to_create(record, len(full)))
-        errors = translate_errors(
-            what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
-        )
-        with lock_names(full), errors:
+        needs = rights_to_create(record, len(full))
+        with lock_names(full), self._errors(what, full[:-1], needs, exists, in_catalog=True):
             self._client.change("POST", self._api_path("/", _COLLECTIONS[len(full) - 1]), body)
             _read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
@@ -190,8 +202,7 @@ class UnityCatalog(Catalog):
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
         what = f"drop namespace '{display(full)}'"
-        needs = self._rights(RIGHTS_TO_DROP_NAMESPACE)
-        with lock_names(full), translate_errors(what, full, rights=needs):
+        with lock_names(full), self._errors(what, full, RIGHTS_TO_DROP_NAMESPACE):
             try:
                 # Without `force`, which would delete the tables inside and their files.
                 self._client.change("DELETE", self._object_path(full), silent=True)
@@ -271,18 +282,14 @@ class UnityCatalog(Catalog):
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
-        needs = self._rights(RIGHTS_TO_READ_TABLE)
-        with translate_errors(f"read table '{display(full)}'", full, rights=needs):
+        with self._errors(f"read table '{display(full)}'", full, RIGHTS_TO_READ_TABLE):
             return mapping.record_from(path[:-1], self._client.get(self._object_path(full)))
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        needs = self._rights(RIGHTS_TO_CREATE_TABLE)
-        errors = translate_errors(
-            what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
-        )
+        errors = self._errors(what, full[:-1], RIGHTS_TO_CREATE_TABLE, exists, in_catalog=True)
         with lock_names(full), errors:
             try:
                 self._create(full, record)
@@ -350,16 +357,11 @@ class UnityCatalog(Catalog):
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         what = f"rename table '{display(full)}'"
-        needs = self._rights(RIGHTS_TO_RENAME_TABLE)
-        with lock_names(full, new), translate_errors(what, full, duplicate=exists, rights=needs):
+        with lock_names(full, new), self._errors(what, full, RIGHTS_TO_RENAME_TABLE, exists):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
                 return
-            where = (
-                route("catalogs", full[0]),
-                route("schemas", full[1]),
-                route("tables", full[2]),
-            )
+            where = map(route, _COLLECTIONS, full)
             try:
                 self._client.change(
                     "POST", self._api_path("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
@@ -376,8 +378,7 @@ class UnityCatalog(Catalog):
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
         what = f"drop table '{display(full)}'"
-        needs = self._rights(RIGHTS_TO_DROP_TABLE)
-        with lock_names(full), translate_errors(what, full, rights=needs):
+        with lock_names(full), self._errors(what, full, RIGHTS_TO_DROP_TABLE):
             self._client.change("DELETE", self._object_path(full), silent=True)
 
     def _run(self, statement: str) -> None:

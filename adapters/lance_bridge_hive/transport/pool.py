@@ -158,12 +158,8 @@ class ClientPool:
         self._failover.record_failure(connection.endpoint)
         refused = fault.refused and not connection.was_answered
         sent = connection.request_was_sent and not refused
-        return AttemptFailed(
-            [(connection.endpoint, fault)],
-            connection.login,
-            unknown=sent and not repeatable,
-            again=repeatable or not sent,
-        )
+        unknown = sent and not repeatable
+        return AttemptFailed([(connection.endpoint, fault)], connection.login, unknown=unknown)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
@@ -207,7 +203,7 @@ class ClientPool:
             else:
                 self._failover.record_success(endpoint)
                 return opened
-        raise AttemptFailed(faults, login, unknown=False, again=True, unreachable=True) from cause
+        raise AttemptFailed(faults, login, unknown=False, unreachable=True) from cause
 
     def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:

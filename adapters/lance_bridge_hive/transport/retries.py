@@ -71,7 +71,6 @@ class AttemptFailed(Exception):
         login: HiveConfig,
         *,
         unknown: bool,
-        again: bool,
         unreachable: bool = False,
     ) -> None:
         super().__init__()
@@ -80,7 +79,7 @@ class AttemptFailed(Exception):
         self.advice = ""
         self.unreachable = unreachable
         self.unknown = unknown
-        self.again = again and not all(fault.permanent for _, fault in faults)
+        self.again = not unknown and not all(fault.permanent for _, fault in faults)
 
     @property
     def is_refused_login(self) -> bool:

@@ -11,10 +11,11 @@ import hmac
 import re
 import secrets
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from thrift.transport.TTransport import TBufferedTransport, TTransportBase, TTransportException
 
@@ -54,13 +55,14 @@ class _ClientError(Exception):
     """The client cannot continue the handshake; the text says why, without secrets."""
 
 
-class _Mechanism(Protocol):
+class _Mechanism(ABC):
     """The client's side of a handshake, and of the messages after it."""
 
     name: str
-    is_complete: bool
+    is_complete = False
     """True if the server may say now that the handshake is complete."""
 
+    @abstractmethod
     def respond(self, challenge: bytes) -> bytes:
         """Return the response to a challenge; the first challenge is empty.
 
@@ -69,10 +71,12 @@ class _Mechanism(Protocol):
         """
 
     def wrap(self, message: bytes) -> bytes:
-        """Protect a message. Raises TTransportException."""
+        """Protect a message, if the mechanism does. Raises TTransportException."""
+        return message
 
     def unwrap(self, message: bytes) -> bytes:
-        """Check and decrypt a message. Raises TTransportException."""
+        """Check and decrypt a message, if the mechanism does. Raises TTransportException."""
+        return message
 
 
 def sasl_transport(sock: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
@@ -176,19 +180,7 @@ class _Frames(TTransportBase):  # type: ignore[misc]  # thrift ships no types
 # -- mechanisms -----------------------------------------------------------------------------------
 
 
-class _Unprotected:
-    """Messages as they are, of mechanisms that only authenticate."""
-
-    is_complete = False
-
-    def wrap(self, message: bytes) -> bytes:
-        return message
-
-    def unwrap(self, message: bytes) -> bytes:
-        return message
-
-
-class _Plain(_Unprotected):
+class _Plain(_Mechanism):
     """A user and a password, which the metastore checks."""
 
     name = "PLAIN"
@@ -203,7 +195,7 @@ class _Plain(_Unprotected):
         return self._response
 
 
-class _Digest(_Unprotected):
+class _Digest(_Mechanism):
     """A delegation token, of which both sides know the password."""
 
     name = "DIGEST-MD5"
@@ -274,11 +266,10 @@ def _directives(challenge: bytes) -> dict[str, bytes]:
     return found
 
 
-class _Kerberos:
+class _Kerberos(_Mechanism):
     """A ticket of the process, which can also protect messages, as the metastore requires."""
 
     name = "GSSAPI"
-    is_complete = False
 
     def __init__(self, service: str) -> None:
         """Args: service: ``hive@host`` for the principal ``hive/host``."""

@@ -201,7 +201,8 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
     response: Mapping[str, Any] = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
-    if error_type in (ServiceUnavailableError, UnauthenticatedError) and _is_of_source(response):
+    is_of_source = str(response.get("Error", {}).get("Code", "")).startswith("FederationSource")
+    if error_type in (ServiceUnavailableError, UnauthenticatedError) and is_of_source:
         error_type = ObjectUnavailableError  # Glue itself responds
     text = reason_in(response.get("Error", {}).get("Message") or f"HTTP status {status}")
     renewal = f". {response[ADVICE]}" if response.get(ADVICE) else ""
@@ -223,11 +224,6 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
         advice = ". A quota of the account is used up: have it raised, or clean up"
     verb = "cannot" if error_type is InvalidInputError else "failed to"
     return error_type(f"Glue {verb} {what}: {code_of(error)}: {text}{advice}{renewal}")
-
-
-def _is_of_source(response: Mapping[str, Any]) -> bool:
-    """Return True for an error of the source of one federated database."""
-    return str(response.get("Error", {}).get("Code", "")).startswith("FederationSource")
 
 
 def _permission_message(what: str, text: str) -> str:

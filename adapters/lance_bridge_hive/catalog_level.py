@@ -7,11 +7,11 @@ import re
 import uuid
 from typing import Any
 
+from lance_namespace.errors import LanceNamespaceError
 from thrift.Thrift import TException
 
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.errors import (
-    LanceNamespaceError,
     OutcomeUnknownError,
     invalid,
     namespace_already_exists,

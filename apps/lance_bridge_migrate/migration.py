@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from lance_namespace.errors import LanceNamespaceError
 from pydantic import AfterValidator, ValidationError
 
-from lance_bridge.errors import LanceNamespaceError, invalid
+from lance_bridge.errors import invalid
 from lance_bridge.redaction import IN_URL
 from lance_bridge.tables import Tables
 

@@ -14,6 +14,7 @@ from typing import Any
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
+    LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     ThrottlingError,
@@ -21,7 +22,7 @@ from lance_namespace.errors import (
 )
 from pydantic import Field
 
-from lance_bridge.errors import LanceNamespaceError, invalid
+from lance_bridge.errors import invalid
 from lance_bridge.names import first_names
 
 from .endpoints import Endpoints

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from decimal import Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -128,20 +128,12 @@ def _words(array: pa.DictionaryArray) -> Values:
     return [None if index is None else words[index] for index in array.indices.to_pylist()]
 
 
-def _runs(array: pa.RunEndEncodedArray) -> Values:
-    return to_values(pc.run_end_decode(array))
-
-
 # -- times -----------------------------------------------------------------------------------------
 
 
 def _each(format_: Callable[[int], Any], array: pa.Array) -> Values:
     integers = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
     return [None if each is None else format_(each) for each in integers.to_pylist()]
-
-
-def _dates(array: pa.Array) -> Values:
-    return _each(_date, array)
 
 
 def _milliseconds(array: pa.Array) -> Values:
@@ -238,13 +230,13 @@ _STORED: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any], Values]]]
     (types.is_struct, _structs),
     (types.is_map, _maps),
     (types.is_dictionary, _words),
-    (types.is_run_end_encoded, _runs),
+    (types.is_run_end_encoded, lambda array: to_values(pc.run_end_decode(array))),
     (types.is_list, _lists),
     (types.is_large_list, _lists),
     (types.is_fixed_size_list, _lists),
     (types.is_list_view, _lists),
     (types.is_large_list_view, _lists),
-    (types.is_date32, _dates),
+    (types.is_date32, partial(_each, _date)),
     (types.is_date64, _milliseconds),
     (types.is_timestamp, _timestamps),
     (types.is_time, _times),

@@ -166,10 +166,7 @@ def _text(data_type: Any, depth: int) -> str:
         return "string"  # Hive has no struct without fields
     texts = [_text(each, depth - 1) for each in inner]
     if data_type["type"] == "struct":
-        names = _unique([_field_name(field["name"]) for field in data_type["fields"]])
+        plain = (_NOT_IN_FIELDS.sub("_", field["name"]).strip() for field in data_type["fields"])
+        names = _unique([*map(_shorten, plain)])
         texts = [f"{name}:{text}" for name, text in zip(names, texts, strict=True)]
     return f"{data_type['type']}<{','.join(texts)}>"
-
-
-def _field_name(name: str) -> str:
-    return _shorten(_NOT_IN_FIELDS.sub("_", name).strip())

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lance_namespace.errors import InvalidTableStateError
@@ -60,18 +60,9 @@ class PreparedVersion:
     location: str
     staged: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as they are in `LATEST`."""
-        return {
-            "batch": self.batch,
-            "table": list(self.table),
-            "location": self.location,
-            "staged": self.staged,
-        }
-
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PreparedVersion:
-        """Parse what `to_json` returns. Raises ValueError for anything else."""
+        """Parse the fields as they are in `LATEST`. Raises ValueError for anything else."""
         try:
             found = cls(
                 str(fields["batch"]),
@@ -111,16 +102,8 @@ class State:
 
     def to_text(self) -> str:
         """Return the value of `LATEST`."""
-        fields = {
-            "version": self.version,
-            "staged": self.staged,
-            "held": self.held,
-            "other": list(self.other),
-            "holder": self.holder,
-            "brief": self.brief or None,
-            "prepared": self.prepared and self.prepared.to_json(),
-        }
-        return json.dumps({k: v for k, v in fields.items() if v not in ("", None, [])})
+        fields = {**asdict(self), "brief": self.brief or None}
+        return json.dumps({k: v for k, v in fields.items() if v not in ("", None, ())})
 
     @classmethod
     def from_text(cls, text: str) -> State:

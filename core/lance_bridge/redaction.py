@@ -73,11 +73,7 @@ def redact(text: str) -> str:
     """Return a text without its recognisable secrets."""
     text = IN_URL.sub(f"{HIDDEN}@", text)
     text = _LOGIN.sub(rf"\1{HIDDEN}", text)
-    text = _USER_AND_PASSWORD.sub(_host_alone, text)
+    text = _USER_AND_PASSWORD.sub(lambda match: f"{HIDDEN}@{match[0].rpartition('@')[2]}", text)
     text = _HEADER.sub(rf"\1{HIDDEN}", text)
     text = _SHAPES.sub(HIDDEN, text)
     return ASSIGNED.sub(rf"\1{HIDDEN}", text)
-
-
-def _host_alone(match: re.Match[str]) -> str:
-    return f"{HIDDEN}@{match[0].rpartition('@')[2]}"

@@ -19,11 +19,12 @@ from typing import Any, TypeVar, get_type_hints
 
 import lance_namespace as api
 from lance_namespace import LanceNamespace
+from lance_namespace.errors import LanceNamespaceError
 from lance_namespace_urllib3_client.models import AddColumnsEntry
 from pydantic import BaseModel, Field, ValidationError
 
 from .catalog import Capabilities, NameRule, Path
-from .errors import LanceNamespaceError, internal, invalid, is_callers_own, is_panic, unsupported
+from .errors import internal, invalid, is_callers_own, is_panic, unsupported
 from .storage.manifests import MAIN
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

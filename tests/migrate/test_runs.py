@@ -17,6 +17,7 @@ from lance_namespace import errors
 from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
+    LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     ThrottlingError,
@@ -24,7 +25,6 @@ from lance_namespace.errors import (
 )
 from migrate.runner import Job, Runner, job_of, secrets_of
 
-from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_migrate import (
     Endpoints,
     Item,

@@ -133,7 +133,7 @@ def _authenticate(sock: DeadlineSocket, mechanism: _Mechanism) -> None:
                 raise _ClientError("the metastore did not finish the handshake")
             return
         else:
-            said = _printable(challenge) if status in (_BAD, _ERROR) else f"status {status}"
+            said = repr(challenge)[2:-1] if status in (_BAD, _ERROR) else f"status {status}"
             hint = _EXPIRED if isinstance(mechanism, _Digest) else ""
             raise SaslRefused(f"{mechanism.name} was refused: {said}{hint}")
 
@@ -149,10 +149,6 @@ def _receive(sock: DeadlineSocket) -> tuple[int, bytes]:
             TTransportException.SIZE_LIMIT, f"a message of the handshake has {size} bytes"
         )
     return status, sock.readAll(size)
-
-
-def _printable(text: bytes) -> str:
-    return repr(text)[2:-1]
 
 
 class _Frames(TTransportBase):  # type: ignore[misc]  # thrift ships no types

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from lance_namespace.errors import LanceNamespaceError
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import (
@@ -29,7 +30,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from lance_bridge.errors import LanceNamespaceError
 from lance_bridge.redaction import redact
 from lance_bridge_cli.output import message
 

@@ -292,7 +292,7 @@ def _summarize(kept: migrations.Migrations, id: str) -> tuple[tuple[str, str], d
 
     A migration that cannot be read does not hide the others: its error is printed.
     """
-    from lance_bridge.errors import LanceNamespaceError  # noqa: PLC0415 - takes long to import
+    from lance_namespace.errors import LanceNamespaceError  # noqa: PLC0415 - takes long to import
 
     second = id[:_SECOND]
     try:

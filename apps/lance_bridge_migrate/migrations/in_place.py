@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError, TableNotFoundError
 
 from lance_bridge.catalog import IMPLEMENTATION, LANCE, LATEST, MANAGED_BY, STORAGE, TABLE_TYPE
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import LanceNamespaceError, concurrent_modification
+from lance_bridge.errors import concurrent_modification
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints, Selection, entries_of

@@ -11,17 +11,16 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+)
 
 from lance_bridge.catalog import Column
 from lance_bridge.dataset import FIRST_VERSION, Rows, branches_of, describe_indices, write_first
 from lance_bridge.dataset_versions import find_commit, keeps_rows, transaction_at
-from lance_bridge.errors import (
-    LanceNamespaceError,
-    invalid,
-    table_already_exists,
-    translate_lance_errors,
-)
+from lance_bridge.errors import invalid, table_already_exists, translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
-from lance_bridge.errors import LanceNamespaceError, invalid, panics_as_errors
+from lance_bridge.errors import invalid, panics_as_errors
 
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs

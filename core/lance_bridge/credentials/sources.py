@@ -156,10 +156,6 @@ def _serves(source: _Source, key: tuple[str, ...], location: str) -> bool:
     return key[: len(own)] == own
 
 
-def _depth(source: _Source) -> int:
-    return -1 if source.prefix is None else len(source.prefix.segments)
-
-
 def _require_allowed(record: TableRecord, source: _Source) -> StoragePrefix:
     found = storage_prefix(record.location or "")
     if source.roots.contain(found) and (source.prefix is None or source.prefix.contains(found)):
@@ -215,7 +211,9 @@ def _create_sources(config: CatalogConfig) -> list[_Source]:
                 )
             roots = _parse_roots("root", [config.root])
         found.append(_Source(_create_vendor(VENDOR_PREFIX, config.vendor, common, config), roots))
-    return sorted(found, key=_depth, reverse=True)
+    return sorted(
+        found, key=lambda each: len(each.prefix.segments) if each.prefix else -1, reverse=True
+    )
 
 
 def _create_prefixed_source(

@@ -170,7 +170,7 @@ def _overwrite(new: NewTable, table: Table) -> int:
     """
     if not new.rows.is_readable:  # the first write read them, and lost the race
         raise concurrent_modification(table.path)
-    _, options = _uri_and_options(table, new.storage_options)
+    options = _options(table, new.storage_options)
     dataset = table.open(write=True)
     with new.rows.reraise_source_error(), table.committing(dataset, rows=new.rows):
         written = lance.write_dataset(
@@ -202,7 +202,7 @@ def write_first(
     """
     if table.managed is None:
         mark.require_manager(table)
-    uri, options = _uri_and_options(table, storage_options)
+    uri, options = table.uri, _options(table, storage_options)
     transaction, through = None, table.commit_arguments()
     try:
         with rows.reraise_source_error():
@@ -241,12 +241,8 @@ def _made_first_version(table: Table, transaction_id: str) -> bool:
     return transaction is not None and transaction.uuid == transaction_id
 
 
-def _uri_and_options(
-    table: Table, storage_options: Mapping[str, str] | None
-) -> tuple[str, dict[str, str] | None]:
-    common = table.storage_options(write=True)
-    options = {**(common or {}), **(storage_options or {})}
-    return table.uri, options or None
+def _options(table: Table, given: Mapping[str, str] | None) -> dict[str, str] | None:
+    return {**(table.storage_options(write=True) or {}), **(given or {})} or None
 
 
 def not_written(table: Table, error: Exception, hint: str) -> LanceNamespaceError:

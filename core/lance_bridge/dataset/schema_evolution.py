@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -274,17 +272,13 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
     dataset = table.open(ref, write=True)
     found = paths.find_columns(dataset, table, columns)
     dropped = {column.segments for column in found}
-    leaves = [column for column in paths.walk(dataset) if not column.field.children()]
-    if all(_is_dropped(leaf, dropped) for leaf in leaves):
+    leaves = [each.segments for each in paths.walk(dataset) if not each.field.children()]
+    if all(any(leaf[: i + 1] in dropped for i in range(len(leaf))) for leaf in leaves):
         raise invalid(f"Table '{table.name}' must keep at least one column")
     computed_columns.require_unread(dataset, found, dropped=found)
     with table.committing(dataset, "no column was dropped"):
         dataset.drop_columns([column.path for column in found])
     return int(dataset.version), transaction_id(dataset, table)
-
-
-def _is_dropped(column: Column, dropped: set[tuple[str, ...]]) -> bool:
-    return any(column.segments[: i + 1] in dropped for i in range(len(column.segments)))
 
 
 def replace_schema_metadata(
@@ -391,10 +385,8 @@ def add_null_columns(table: Table, ref: Ref, schema_text: str) -> int:
 
 
 def _parse(text: str) -> pa.Schema:
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-    except (pa.ArrowException, OSError, binascii.Error) as error:
-        raise invalid("arrow_schema is not an Arrow schema: an IPC message in base64") from error
+    problem = "arrow_schema is not an Arrow schema: an IPC message in base64"
+    schema = schemas.from_base64(text, problem)
     if not len(schema):
         raise invalid("The request adds no column: arrow_schema is empty")
     return schema

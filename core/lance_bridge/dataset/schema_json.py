@@ -7,6 +7,7 @@ way. As there, units, time zones and dictionaries are omitted, and a decimal's `
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -197,3 +198,11 @@ def _refuse_keys(data_type: JsonArrowDataType, *keys: str) -> None:
     for key in keys:
         if getattr(data_type, key) is not None:
             raise invalid(f"data_type {data_type.type!r} has no {key}")
+
+
+def from_base64(text: str, problem: str) -> pa.Schema:
+    """Return the schema in an Arrow IPC message, in base64. Raises InvalidInput (13)."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise invalid(problem) from error

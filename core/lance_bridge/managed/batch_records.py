@@ -33,11 +33,6 @@ class Outcome(str, Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
 
-    @property
-    def is_committed(self) -> bool:
-        """True if all versions of the batch are versions of their tables."""
-        return self is Outcome.COMMITTED
-
 
 @dataclass(frozen=True)
 class BatchRecord:

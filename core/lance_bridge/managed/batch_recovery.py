@@ -195,24 +195,19 @@ def finish_entries(
     """
 
     def finish(path: Path) -> None:
-        finish_entry(connection, path, batch, outcome)
+        for _ in range(_ATTEMPTS):
+            record = connection.find_table(path)
+            table = None if record is None else TableEntry(connection, record)
+            if table is None or not refers_to(table, batch):
+                return
+            committed = outcome is Outcome.COMMITTED
+            try:
+                compare_and_set.swap(table, table.managed_state().with_outcome(committed=committed))
+            except (ConcurrentModificationError, TableNotFoundError, NamespaceNotFoundError) as why:
+                logger.debug("%s was changed by another client: %s", table.name, why)
+            else:
+                return
+        raise concurrent_modification(path)
 
     with ThreadPoolExecutor(_THREADS) as threads:
         list(threads.map(finish, tables))
-
-
-def finish_entry(connection: Connection, path: Path, batch: str, outcome: Outcome) -> None:
-    """Do the same as `finish_entries` for one entry."""
-    for _ in range(_ATTEMPTS):
-        record = connection.find_table(path)
-        table = None if record is None else TableEntry(connection, record)
-        if table is None or not refers_to(table, batch):
-            return
-        state = table.managed_state().with_outcome(committed=outcome.is_committed)
-        try:
-            compare_and_set.swap(table, state)
-        except (ConcurrentModificationError, TableNotFoundError, NamespaceNotFoundError) as error:
-            logger.debug("%s was changed by another client: %s", table.name, error)
-        else:
-            return
-    raise concurrent_modification(path)

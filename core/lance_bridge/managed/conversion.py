@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lance_namespace.errors import (
@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
-from ..storage.manifests import Manifest, VersionDirectory
+from ..storage.manifests import VersionDirectory
 from . import batch_recovery as recovery
 from . import compare_and_set, mark
 from .batch_recovery import resolve_batch
@@ -322,18 +322,14 @@ def end(table: EntryT, holder: str = "") -> EntryT:
         directory = managed_directory(held, write=True)
         directory.latest()  # raises if it is gone, and nothing else has its rows
         directory.finish()
-        _refuse_uncommitted(held, directory.uncommitted())
+        for each in directory.uncommitted():
+            raise InvalidTableStateError(
+                f"Version {each.version} of table '{held.name}' was not committed through the "
+                "catalog, and would become visible: adopt or discard it first"
+            )
         _alter(held.with_record(as_unmanaged(held.record)))
         mark.remove(held)
     return table.reloaded()
-
-
-def _refuse_uncommitted(table: TableEntry, found: Sequence[Manifest]) -> None:
-    if found:
-        raise InvalidTableStateError(
-            f"Version {found[0].version} of table '{table.name}' was not committed through the "
-            "catalog, and would become visible: adopt or discard it first"
-        )
 
 
 def _alter(changed: TableEntry) -> None:

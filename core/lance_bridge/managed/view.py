@@ -65,7 +65,9 @@ class TableView(LanceNamespace):
         request: ListTableVersionsRequest,  # noqa: ARG002 - pylance needs the latest only
     ) -> ListTableVersionsResponse:
         """Return the latest version that the catalog has now."""
-        latest = self._record_failure(self._latest)
+        latest = self._record_failure(
+            lambda: managed_directory(self.table.reloaded(), write=self.write).latest()
+        )
         return ListTableVersionsResponse(versions=[latest.to_table_version()] if latest else [])
 
     def describe_table_version(
@@ -87,9 +89,6 @@ class TableView(LanceNamespace):
 
         self.failure = None
         return CreateTableVersionResponse(version=self._record_failure(commit).to_table_version())
-
-    def _latest(self) -> Manifest | None:
-        return managed_directory(self.table.reloaded(), write=self.write).latest()
 
     def _find(self, version: int | None) -> Manifest:
         table = self.table

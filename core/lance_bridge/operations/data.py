@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any, Final, TypeVar, cast
 
 import lance_namespace as api
@@ -12,6 +10,7 @@ import pyarrow as pa
 from .. import engine
 from ..dataset import change, create, insert, merge, query, read
 from ..dataset.rows import Data, Rows
+from ..dataset.schema_json import from_base64
 from ..dataset.searches import Request
 from ..errors import invalid, unsupported
 from ..requests import CreateMode, Ref, parse_mode
@@ -262,7 +261,8 @@ class ComputeOperations(Operations):
                 "auto_refresh is not supported: call RefreshMaterializedView when the sources have "
                 "changed"
             )
-        schema = _decode_schema(request.output_schema)
+        problem = "output_schema is not an Arrow schema in base64"
+        schema = from_base64(request.output_schema, problem)
         made = worker.create_materialized_view(
             self,
             self.tables.path_of(request.id),
@@ -296,11 +296,3 @@ class ComputeOperations(Operations):
             max_rows_per_fragment=request.max_rows_per_fragment,
         )
         return api.RefreshMaterializedViewResponse(job_id=job)
-
-
-def _decode_schema(text: str) -> pa.Schema:
-    """Decode a request's Arrow schema in base64. Raises InvalidInput (13)."""
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-    except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
-        raise invalid("output_schema is not an Arrow schema in base64") from error

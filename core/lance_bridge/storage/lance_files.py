@@ -123,7 +123,8 @@ def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str
     branches = found.branches(references.values())
     own, unknown = set(references), []
     for path in found.paths:
-        if _is_named_by_lance(*_split(path, branches)):
+        branch, inside = _split(path, branches)
+        if _NAMED.fullmatch(inside) and not (branch and inside == RESERVED_FILE):
             own.add(path)
         elif path not in references:
             unknown.append(path)
@@ -274,10 +275,6 @@ def _split(path: str, branches: Sequence[str]) -> tuple[str, str]:
         if path.startswith(directory):
             return name, path.removeprefix(directory)
     return "", path
-
-
-def _is_named_by_lance(branch: str, path: str) -> bool:
-    return _NAMED.fullmatch(path) is not None and not (branch and path == RESERVED_FILE)
 
 
 def _version_and_path(path: str) -> tuple[int, str]:

@@ -386,7 +386,8 @@ def _all_tables(tables: Tables, page: PageRequest, include_declared: bool) -> It
     for namespace in tables.namespaces(leave_out):
         if page.after is not None and namespace < page.after[:-1]:
             continue
-        within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))
+        after = page.after if page.after is not None and page.after[:-1] == namespace else ()
+        within = PageRequest(page.scope, None, after[-1:] or None)
         try:
             names, _ = tables.list(namespace, within, include_declared=include_declared)
         except UNREADABLE as error:
@@ -398,10 +399,6 @@ def _all_tables(tables: Tables, page: PageRequest, include_declared: bool) -> It
         yield from ((*namespace, name) for name in names)
     if unread and not has_read and not all(isinstance(e, PermissionDeniedError) for e in unread):
         raise unread[0]
-
-
-def _after_in_namespace(after: Path | None, namespace: Path) -> Path | None:
-    return after[-1:] if after is not None and after[:-1] == namespace else None
 
 
 def _take_page(paths: Iterator[Path], page: PageRequest) -> list[Path]:

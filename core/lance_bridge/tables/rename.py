@@ -91,7 +91,8 @@ def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
         copy.is_in_catalog,
     )
     try:
-        _require_unchanged(table)
+        if table.connection.catalog.load_table(table.path).revision != table.record.revision:
+            raise concurrent_modification(table.path)
     except LanceNamespaceError as error:
         _remove_copy(copy, error)
         raise
@@ -104,11 +105,6 @@ def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
             _remove_copy(copy, error)
             raise
     return copy
-
-
-def _require_unchanged(table: TableEntry) -> None:
-    if table.connection.catalog.load_table(table.path).revision != table.record.revision:
-        raise concurrent_modification(table.path)
 
 
 def _still_exists(table: EntryT, copy: EntryT, cause: LanceNamespaceError) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from lance_namespace import errors
+from lance_namespace.errors import LanceNamespaceError
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY
 from servers.replies import Replies, replying, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor, session_name, tag_value
 
 from .grants import grant

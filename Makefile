@@ -261,7 +261,7 @@ dist: $(STAMP) ## build the wheel and the source archive into dist/, and check t
 	@$(PY) -m build --no-isolation --outdir dist .
 	@$(PY) -m twine check --strict dist/*
 	@$(PY) -m check_wheel_contents dist/*.whl
-	@$(PY) -m release dist $(RELEASE_ARGS)
+	@$(PY) -m release.distributions dist $(RELEASE_ARGS)
 
 publishable: ## the same, and fail if anything must be set before publishing: version, address, changelog
 	@$(MAKE) --no-print-directory dist RELEASE_ARGS=--strict

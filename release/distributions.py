@@ -1,8 +1,13 @@
-"""What archives must have, beyond what twine and check-wheel-contents look for."""
+"""Checks the archives of a directory: ``python -m release.distributions dist [--strict]``.
+
+It checks what twine and check-wheel-contents do not look for. With ``--strict``, what only hinders
+publishing fails, too.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import tarfile
 from dataclasses import dataclass
 from email.message import Message
@@ -82,3 +87,15 @@ def hindrances(built: Distributions) -> list[str]:
     if chart["appVersion"] != str(version):
         found.append(f"appVersion of the Helm chart is {chart['appVersion']}, and not {version}")
     return found
+
+
+if __name__ == "__main__":
+    directory, *options = sys.argv[1:]
+    built = read(Path(directory))
+    wrong, unready = mistakes(built), hindrances(built)
+    print(f"{built.wheel.name}: version {built.version}")
+    for each in wrong:
+        print(f"wrong: {each}")
+    for each in unready:
+        print(f"before publishing: {each}")
+    sys.exit(1 if wrong or (unready and "--strict" in options) else 0)

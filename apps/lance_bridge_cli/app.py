@@ -28,7 +28,6 @@ JARS = "lance_bridge.jars"
 
 logger = logging.getLogger(__name__)
 
-
 GROUPS = (
     ("catalogs", "catalogs", "Catalogs: list and test them, and list their properties."),
     ("config", "configuration", "The configuration file: show and change it."),
@@ -38,6 +37,7 @@ GROUPS = (
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
 )
 """Groups: name, module and summary."""
+
 QUICKSTART = """\
 import lance
 import lance_bridge

@@ -1,4 +1,4 @@
-"""Columns of new tables, from SQL types, and rows of files as Arrow."""
+"""SQL names of Arrow types, and rows of Arrow batches, for commands that show tables."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.errors import AnalysisException
@@ -56,6 +56,9 @@ class Delete:
     where: str | Column | None = None
 
 
+SettingT = TypeVar("SettingT", Update, Insert)
+
+
 @dataclass(frozen=True)
 class Clauses:
     """The clauses for matched and unmatched rows; in a pair, the delete is checked first."""
@@ -81,16 +84,6 @@ class Clauses:
         return bool(self.matched) and self.matched != (Delete(),)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A clause with its columns resolved to the table's own names."""
-
-    where: Any
-    values: Mapping[str, Any] = field(default_factory=dict)
-    inserts: bool = False
-    deletes: bool = False
-
-
 def clauses_of(
     matched_update: Any, matched_delete: Any, not_matched_insert: Any, not_matched_by_source: Any
 ) -> Clauses:
@@ -99,28 +92,31 @@ def clauses_of(
     Raises:
         InvalidInputError: (13) none is given, one can never be reached, or one is malformed.
     """
-    update, delete = _update("when_matched_update", matched_update), _delete(matched_delete)
+    update = _setting(Update, "when_matched_update", matched_update)
+    delete = _delete(matched_delete)
     if update is not None and delete is not None and delete.where is None:
         raise invalid(
             "when_matched_delete deletes every match, so that when_matched_update is never "
             "reached: give it a condition"
         )
     matched = tuple(each for each in (delete, update) if each is not None)
-    insert = _insert(not_matched_insert)
+    insert = _setting(Insert, "when_not_matched_insert", not_matched_insert)
     unmatched = _unmatched(not_matched_by_source)
     if not (matched or insert or unmatched):
         raise invalid("A merge needs at least one of its clauses")
     return Clauses(matched, insert, unmatched)
 
 
-def _update(name: str, given: Any) -> Update | None:
-    if given is None or isinstance(given, Update):
+def _setting(kind: type[SettingT], name: str, given: Any) -> SettingT | None:
+    if given is None or isinstance(given, kind):
         return given
     if given is True or given == ALL:
-        return Update()
+        return kind()
     if isinstance(given, Mapping):
-        return Update(given)
-    raise invalid(f"{name} must be '*', expressions by column, or Update(…), not {given!r}")
+        return kind(given)
+    raise invalid(
+        f"{name} must be '*', expressions by column, or {kind.__name__}(…), not {given!r}"
+    )
 
 
 def _delete(given: Any) -> Delete | None:
@@ -133,18 +129,6 @@ def _delete(given: Any) -> Delete | None:
     if isinstance(given, str):
         return Delete(given)
     raise invalid(f"when_matched_delete must be True, a condition or Delete(…), not {given!r}")
-
-
-def _insert(given: Any) -> Insert | None:
-    if given is None or isinstance(given, Insert):
-        return given
-    if given is True or given == ALL:
-        return Insert()
-    if isinstance(given, Mapping):
-        return Insert(given)
-    raise invalid(
-        f"when_not_matched_insert must be '*', expressions by column, or Insert(…), not {given!r}"
-    )
 
 
 def _unmatched(given: Any) -> tuple[Delete | Update, ...]:
@@ -166,7 +150,23 @@ def _unmatched(given: Any) -> tuple[Delete | Update, ...]:
     return found
 
 
-def step_of(target: Snapshot, clause: Update | Delete | Insert, source: list[str]) -> Step:
+@dataclass(frozen=True)
+class Branch:
+    """A clause with its columns resolved to the table's own names, and the rows it applies to."""
+
+    rows: Column
+    where: Any
+    action: Action
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def condition(self) -> Column:
+        return self.rows if self.where is None else self.rows & as_column(self.where)
+
+
+def _branch(
+    target: Snapshot, rows: Column, clause: Update | Delete | Insert, source: list[str]
+) -> Branch:
     """Resolve the columns that a clause sets.
 
     Args:
@@ -177,15 +177,16 @@ def step_of(target: Snapshot, clause: Update | Delete | Insert, source: list[str
         TableColumnNotFoundError: (12) a column to set does not exist.
     """
     if isinstance(clause, Delete):
-        return Step(clause.where, deletes=True)
-    inserts = isinstance(clause, Insert)
+        return Branch(rows, clause.where, Action(Kind.DELETE))
+    is_insert = isinstance(clause, Insert)
     given = clause.values if isinstance(clause, Insert) else clause.set
     if isinstance(given, str):
         given = _from_source(target, source)
     values = columns_to_set(target, given)
-    if inserts:
+    if is_insert:
         _require_values(target, values)
-    return Step(clause.where, values, inserts=inserts)
+    action = Action(Kind.INSERT if is_insert else Kind.UPDATE, frozenset(values))
+    return Branch(rows, clause.where, action, values)
 
 
 def _from_source(target: Snapshot, source: list[str]) -> dict[str, Any]:
@@ -277,20 +278,6 @@ def merge_into(
     return change.retry(retries, attempt)
 
 
-@dataclass(frozen=True)
-class Branch:
-    """A step, the rows that it applies to, and its action."""
-
-    rows: Column
-    step: Step
-    action: Action
-
-    @property
-    def condition(self) -> Column:
-        where = self.step.where
-        return self.rows if where is None else self.rows & as_column(where)
-
-
 class Merge:
     """One attempt at a merge, on one version of the target."""
 
@@ -380,34 +367,36 @@ class Merge:
         return F.col(_ROW_KEYS[ROW_ID]).isNotNull() & F.col(_IN_SOURCE).isNotNull()
 
     def _branches(self) -> list[Branch]:
-        in_target, in_source = F.col(_ROW_KEYS[ROW_ID]).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+        in_target, in_source = F.col(_ROW_KEYS[ROW_ID]), F.col(_IN_SOURCE)
         inserted = () if self._clauses.inserted is None else (self._clauses.inserted,)
         sides = (
-            (in_target & in_source, self._clauses.matched),
-            (in_source & F.col(_ROW_KEYS[ROW_ID]).isNull(), inserted),
-            (in_target & F.col(_IN_SOURCE).isNull(), self._clauses.unmatched),
+            (self._is_matched, self._clauses.matched),
+            (in_source.isNotNull() & in_target.isNull(), inserted),
+            (in_target.isNotNull() & in_source.isNull(), self._clauses.unmatched),
         )
-        steps = [
-            (rows, step_of(self._target, clause, self._names))
+        return [
+            _branch(self._target, rows, clause, self._names)
             for rows, clauses in sides
             for clause in clauses
         ]
-        return [Branch(rows, step, _action(step)) for rows, step in steps]
 
     def _columns(self, branches: list[Branch]) -> tuple[str, ...]:
         """Return the columns that get new values in some rows."""
-        found = {name for branch in branches for name in branch.step.values}
+        found = {name for branch in branches for name in branch.values}
         return tuple(name for name in self._target.schema.names if name in found)
 
     def _values(
         self, joined: DataFrame, branches: list[Branch], columns: tuple[str, ...]
     ) -> list[Column]:
         """Return each column's new value, chosen by the row's action."""
-        steps = [each.step for each in branches]
         # Expressions of rows to insert may only refer to the source's columns.
         made = [
-            cast_values(self._target, self._source if each.inserts else joined, each.values)
-            for each in steps
+            cast_values(
+                self._target,
+                self._source if each.action.kind is Kind.INSERT else joined,
+                each.values,
+            )
+            for each in branches
         ]
         values = []
         for name in columns:
@@ -418,9 +407,3 @@ class Merge:
                     value = F.when(is_it, of_step[name]).otherwise(value)
             values.append(value)
         return values
-
-
-def _action(step: Step) -> Action:
-    if step.deletes:
-        return Action(Kind.DELETE)
-    return Action(Kind.INSERT if step.inserts else Kind.UPDATE, frozenset(step.values))

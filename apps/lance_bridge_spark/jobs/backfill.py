@@ -1,10 +1,11 @@
-"""The tasks of a backfill, which write new values of one column as files of each fragment."""
+"""Backfills: tasks write new values of one column as files of each fragment, in one commit."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from lance_bridge.requests import LATEST, Ref
 from ..addresses import Access, address_of
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema, require_writable, spark_schema
-from ..source.arrays import to_lance, to_spark
+from ..source.arrays import spread, to_lance, to_spark
 from .tasks import (
     RESULTS_DDL,
     Phases,
@@ -156,71 +157,51 @@ class FillPlan:
         return found
 
 
-@dataclass(frozen=True)
-class UdfFill:
-    """Fills fragments with values that a Python function computes."""
+def fill_by_function(plan: FillPlan, function: Function, fragment: int) -> FilledFragment | None:
+    """Fill a fragment with values of a Python function, or return None if no row is chosen."""
+    batches = (batch for batch in plan.batches(fragment) if batch.num_rows)
+    values = ((batch.column(ROW), _values_of(plan, function, batch)) for batch in batches)
+    return plan.fill_if_any(fragment, values)
 
-    plan: FillPlan
-    function: Function
 
-    def fill(self, fragment: int) -> FilledFragment | None:
-        """Fill a fragment, or return None if no row is chosen."""
-        return self.plan.fill_if_any(fragment, self._values(fragment))
+def _values_of(plan: FillPlan, function: Function, batch: pa.RecordBatch) -> pa.Array:
+    chosen = pc.fill_null(batch.column(CHOSEN), False)
+    rows = batch.select(list(plan.columns))
+    if pc.all(chosen).as_py():
+        return _call_function(function, rows)
+    if not pc.any(chosen).as_py():
+        return pa.nulls(len(batch), plan.field.type)
+    return spread(_call_function(function, rows.filter(chosen)), chosen)
 
-    def _values(self, fragment: int) -> Values:
-        for batch in self.plan.batches(fragment):
-            if batch.num_rows:
-                yield batch.column(ROW), self._values_of(batch)
 
-    def _values_of(self, batch: pa.RecordBatch) -> pa.Array:
-        chosen = pc.fill_null(batch.column(CHOSEN), False)
-        rows = batch.select(list(self.plan.columns))
-        if pc.all(chosen).as_py():
-            return self._call_function(rows)
-        values = self._call_function(rows.filter(chosen)) if pc.any(chosen).as_py() else None
-        if values is None:
-            return pa.nulls(len(batch), self.plan.field.type)
-        place = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int64())), 1)
-        return values.take(pc.if_else(chosen, place, pa.scalar(None, pa.int64())))
+def _call_function(function: Function, rows: pa.RecordBatch) -> pa.Array:
+    made = function(rows)
+    if isinstance(made, pa.ChunkedArray):
+        made = made.combine_chunks()
+    if not isinstance(made, pa.Array):
+        made = pa.array(made, from_pandas=True)
+    if len(made) != rows.num_rows:
+        raise invalid(
+            f"The function made {len(made)} values of {rows.num_rows} rows: it must make one "
+            "for each"
+        )
+    return made
 
-    def _call_function(self, rows: pa.RecordBatch) -> pa.Array:
-        made = self.function(rows)
-        if isinstance(made, pa.ChunkedArray):
-            made = made.combine_chunks()
-        if not isinstance(made, pa.Array):
-            made = pa.array(made, from_pandas=True)
-        if len(made) != rows.num_rows:
-            raise invalid(
-                f"The function made {len(made)} values of {rows.num_rows} rows: it must make one "
-                "for each"
-            )
-        return made
+
+def fill_by_sql(plan: FillPlan, sql: str, fragment: int) -> FilledFragment | None:
+    """Fill a fragment of an existing column with values that Lance SQL computes."""
+    batches = plan.compute_batches(fragment, sql)
+    values = ((each.column(ROW), each.column(VALUE)) for each in batches if each.num_rows)
+    return plan.fill_if_any(fragment, values)
 
 
 @dataclass(frozen=True)
-class SqlFill:
-    """Fills fragments of an existing column with values that Lance SQL computes."""
-
-    plan: FillPlan
-    sql: str
-
-    def fill(self, fragment: int) -> FilledFragment | None:
-        """Fill a fragment, or return None if no row is chosen."""
-        return self.plan.fill_if_any(fragment, self._values(fragment))
-
-    def _values(self, fragment: int) -> Values:
-        for batch in self.plan.compute_batches(fragment, self.sql):
-            if batch.num_rows:
-                yield batch.column(ROW), batch.column(VALUE)
-
-
 class Reading:
     """The first stage of a backfill by Spark SQL: read the rows of fragments."""
 
-    def __init__(self, plan: FillPlan, fragments: list[int], schema: pa.Schema) -> None:
-        self._plan = plan
-        self._fragments = fragments
-        self._schema = schema
+    plan: FillPlan
+    fragments: list[int]
+    schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in batches:
@@ -228,21 +209,21 @@ class Reading:
                 yield from self._rows(number)
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._plan.batches(self._fragments[number]):
+        for batch in self.plan.batches(self.fragments[number]):
             count = batch.num_rows
             task = pa.array([number], pa.int64()).take(pa.nulls(count, pa.int64()).fill_null(0))
             # Spark has no unsigned integers; the bits stay the same.
             row = batch.column(ROW).view(pa.int64())
             signed = batch.set_column(batch.schema.get_field_index(ROW), ROW, row)
-            yield to_spark(signed.append_column(TASK, task), self._schema)
+            yield to_spark(signed.append_column(TASK, task), self.schema)
 
 
+@dataclass(frozen=True)
 class Writing:
     """The last stage: write the values that Spark computed; a partition is one fragment."""
 
-    def __init__(self, plan: FillPlan, fragments: list[int]) -> None:
-        self._plan = plan
-        self._fragments = fragments
+    plan: FillPlan
+    fragments: list[int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (batch for batch in batches if batch.num_rows)
@@ -251,8 +232,8 @@ class Writing:
             return
         number = first.column(TASK)[0].as_py()
         values = self._values(number, chain([first], rows))
-        fragment = self._fragments[number]
-        yield result_row(number, run_task(lambda each: self._plan.fill(each, values), fragment))
+        fragment = self.fragments[number]
+        yield result_row(number, run_task(lambda each: self.plan.fill(each, values), fragment))
 
     def _values(self, number: int, batches: Iterator[pa.RecordBatch]) -> Values:
         for batch in batches:
@@ -437,10 +418,11 @@ def _run(
         made = _run_sql(request, plan, dataset.schema, todo)
     else:
         by = request.expression
-        work = SqlFill(plan, by.sql) if isinstance(by, LanceSql) else UdfFill(plan, by)
-        made = dict(
-            enumerate(run(request.spark, todo, work.fill, request.failure, request.parallelism))
-        )
+        if isinstance(by, LanceSql):
+            work = partial(fill_by_sql, plan, by.sql)
+        else:
+            work = partial(fill_by_function, plan, by)
+        made = dict(enumerate(run(request.spark, todo, work, request.failure, request.parallelism)))
     return {todo[i]: result for i, result in made.items() if result is not None}
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.dataset import Cleaned
 from lance_bridge.errors import first_line
 from lance_bridge.names import written
 from lance_bridge.registry import require_lance_bridge
@@ -34,7 +35,7 @@ from ..spark_tables import SparkTable
 from . import views
 from .backfill import BATCH_ROWS, Backfill, LanceSql, fill
 from .indexing import create_index
-from .maintenance import Cleaned, Compacted, clean_up, compact
+from .maintenance import Compacted, clean_up, compact
 from .tasks import phases
 
 # -- operations of namespaces ----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -62,28 +63,15 @@ class _Segment:
     model: Model | None = None
 
     def build(self) -> Any:
-        given = dict(self.options)
-        if self.model is not None:
-            given.update(self.model.arguments())
+        model = {} if self.model is None else self.model.arguments()
         return self.access.open().create_index_uncommitted(
             self.column,
             self.kind,
             name=self.name,
             replace=True,
             fragment_ids=list(self.fragments),
-            **given,
+            **{**self.options, **model},
         )
-
-
-@dataclass(frozen=True)
-class _Merge:
-    """Segments to merge into one."""
-
-    access: Access
-    segments: tuple[Any, ...]
-
-    def merge(self) -> Any:
-        return self.access.open().merge_existing_index_segments(list(self.segments))
 
 
 @dataclass(frozen=True)
@@ -174,8 +162,9 @@ def build_index(
         segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
         progress.begin("merge")
         may_merge = merge and len(segments) > 1 and _can_merge(plan)
-        if may_merge or (segments and _must_merge(plan)):
-            segments = run(spark, [_Merge(access, tuple(segments))], _Merge.merge, what)
+        # Segments of a full-text index are only staged files before a merge.
+        if may_merge or (segments and plan.kind.name == _FULL_TEXT):
+            segments = run(spark, [segments], partial(_merge, access), what)
         progress.begin("commit")
         version = _commit(plan, segments)
     rows = plan.dataset.count_rows()
@@ -256,9 +245,8 @@ def _shares_model(plan: _Plan) -> bool:
     return metric != "hamming" and not (metric == "dot" and "PQ" in plan.kind.name)
 
 
-def _must_merge(plan: _Plan) -> bool:
-    """Return whether segments are unusable before a merge: full-text ones are only staged files."""
-    return plan.kind.name == _FULL_TEXT
+def _merge(access: Access, segments: list[Any]) -> Any:
+    return access.open().merge_existing_index_segments(segments)
 
 
 def _can_merge(plan: _Plan) -> bool:
@@ -315,15 +303,13 @@ class Model:
 
     def arguments(self) -> dict[str, Any]:
         """Return the model as arguments of pylance."""
-        given: dict[str, Any] = {
+        given = {
             "ivf_centroids": self.centroids,
             "num_partitions": len(self.centroids),
+            "pq_codebook": self.codebook,
+            "rabitq_model": self.rotation,
         }
-        if self.codebook is not None:
-            given["pq_codebook"] = self.codebook
-        if self.rotation is not None:
-            given["rabitq_model"] = self.rotation
-        return given
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -36,16 +37,9 @@ class Compacted:
     tasks: int = 0
 
 
-@dataclass(frozen=True)
-class _Rewrite:
-    """A group of fragments to rewrite as one or a few."""
-
-    access: Access
-    task: str
-
-    def execute(self) -> str:
-        dataset = self.access.open()
-        return str(_lance.CompactionTask.from_json(self.task).execute(dataset).json())
+def _rewrite(access: Access, task: str) -> str:
+    """Rewrite a group of fragments as one or a few."""
+    return str(_lance.CompactionTask.from_json(task).execute(access.open()).json())
 
 
 def compact(
@@ -103,8 +97,9 @@ def compact(
             plan = _lance.Compaction.plan(dataset, given)
         progress.begin(f"rewrite, {plan.num_tasks()} tasks")
         access = found.access(dataset, write=True)
-        tasks = [_Rewrite(access, task.json()) for task in plan.tasks]
-        written = run(spark, tasks, _Rewrite.execute, f"Table '{table}' was not compacted")
+        tasks = [task.json() for task in plan.tasks]
+        what = f"Table '{table}' was not compacted"
+        written = run(spark, tasks, partial(_rewrite, access), what)
         progress.begin("commit")
         return _commit(
             found, dataset, [_lance.RewriteResult.from_json(each) for each in written], given
@@ -152,9 +147,6 @@ def _require_positive(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None and value < 1:
             raise invalid(f"{name} must be 1 or more, not {value}")
-
-
-__all__ = ["Cleaned", "clean_up"]
 
 
 def clean_up(

@@ -52,17 +52,17 @@ class Refused:
     error: LanceNamespaceError
 
 
+@dataclass(frozen=True)
 class Work:
     """The function that executors apply to rows of task numbers."""
 
-    def __init__(self, tasks: Sequence[bytes], work: Callable[[Any], Any]) -> None:
-        self._tasks = tasks
-        self._work = work
+    tasks: Sequence[bytes]
+    work: Callable[[Any], Any]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield result_row(number, run_task(self._work, pickle.loads(self._tasks[number])))
+                yield result_row(number, run_task(self.work, pickle.loads(self.tasks[number])))
 
 
 def run_task(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:

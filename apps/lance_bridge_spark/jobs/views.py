@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -135,18 +135,12 @@ def _load_source(spark: Any, query: str, source: Source, parts: Sequence[Part] |
     schema = spark_schema(pa.schema([source.dataset.schema.field(name) for name in columns]))
     if parts is not None and not parts:
         return spark.createDataFrame([], schema)
-    frames = [
-        _read(spark, source.table.address, schema, part) for part in parts or [Part(source.version)]
+    scans = [
+        json.dumps({"version": each.version, "fragments": each.fragments})
+        for each in parts or [Part(source.version)]
     ]
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.union(frame)
-    return whole
-
-
-def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
-    scan = {"version": part.version, "fragments": part.fragments}
-    return load(spark, address, {SCAN_OPTION: json.dumps(scan)}, schema)
+    frames = (load(spark, source.table.address, {SCAN_OPTION: each}, schema) for each in scans)
+    return reduce(lambda one, other: one.union(other), frames)
 
 
 def appended_since(source: Source, since: int) -> list[Part] | None:
@@ -373,11 +367,11 @@ def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | No
     what = f"Materialized view '{address.name}' was not created"
     sources = find_sources(spark, query)
     with spark_failures(what), query_over(spark, query, sources) as frame:
-        made = frame.schema
-        made_schema = _schema(made, sources)
+        made_schema = _schema(frame.schema, sources)
     by_row = len(sources) == 1 and may_be_by_row(query) and _is_by_row(spark, query, sources, what)
-    if schema is not None:
-        _require_names(schema, made_schema, what)
+    names = made_schema.names
+    if schema is not None and schema.names != names:
+        raise invalid(f"{what}: its schema has columns {schema.names}, the query {names}")
     create_table(address, Definition(query, by_row).add_to(schema or made_schema))
 
 
@@ -392,11 +386,6 @@ def _schema(made: Any, sources: list[Source]) -> pa.Schema:
     lists = {f.name for f in made.fields if f.dataType.typeName() == "array"}
     lengths = {n: size for each in sources for n, size in each.vectors.items() if n in lists}
     return pa.schema([f.with_nullable(True) for f in new_schema(made, lengths)])
-
-
-def _require_names(schema: pa.Schema, made: pa.Schema, what: str) -> None:
-    if schema.names != made.names:
-        raise invalid(f"{what}: its schema has columns {schema.names}, the query {made.names}")
 
 
 def refresh_materialized_view(

@@ -187,17 +187,13 @@ def _convert(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
     if arrow.is_null(found):
         return pa.nulls(len(array), dtype)
     if isinstance(dtype, pa.BaseExtensionType):
-        return dtype.wrap_array(_to_storage_of(array, dtype, name))
+        if is_blob_type(dtype):
+            return dtype.wrap_array(to_storage(array, dtype.storage_type))
+        return dtype.wrap_array(_convert(array, dtype.storage_type, name))
     if arrow.is_list(found) and arrow.is_fixed_size_list(dtype):
         return _to_vectors(array, dtype, name)
     nested = convert_parts(array, dtype, lambda part, of: _convert(part, of, name))
     return _convert_plain(array, dtype, name) if nested is None else nested
-
-
-def _to_storage_of(array: pa.Array, dtype: pa.BaseExtensionType, name: str) -> pa.Array:
-    if is_blob_type(dtype):
-        return to_storage(array, dtype.storage_type)
-    return _convert(array, dtype.storage_type, name)
 
 
 def _convert_plain(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
@@ -220,6 +216,10 @@ def _to_vectors(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
     vectors = pa.FixedSizeListArray.from_arrays(numbers, type=dtype)
     if not array.null_count:
         return vectors
-    valid = array.is_valid()
-    places = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
-    return vectors.take(pc.if_else(valid, places, pa.scalar(None, pa.int64())))
+    return spread(vectors, array.is_valid())
+
+
+def spread(values: pa.Array, chosen: pa.Array) -> pa.Array:
+    """Return an array with the values where ``chosen`` is true, in order, and null elsewhere."""
+    places = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int64())), 1)
+    return values.take(pc.if_else(chosen, places, pa.scalar(None, pa.int64())))

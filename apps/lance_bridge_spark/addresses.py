@@ -180,24 +180,18 @@ def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
     the prefix ``spark.sql.catalog.<name>.``.
     """
     found: dict[str, dict[str, str]] = {}
-    foreign: set[str] = set()
     for key, value in settings.items():
-        if not key.startswith(CATALOG_SETTINGS):
-            continue
-        name, _, rest = key.removeprefix(CATALOG_SETTINGS).partition(".")
-        if rest:
-            found.setdefault(name, {})[rest] = value
-        elif value == CATALOG_CLASS:
-            found.setdefault(name, {})
-        else:
-            foreign.add(name)
-    ours = {
-        name: properties
+        if key.startswith(CATALOG_SETTINGS):
+            name, _, rest = key.removeprefix(CATALOG_SETTINGS).partition(".")
+            properties = found.setdefault(name, {})
+            if rest:
+                properties[rest] = value
+    classes = {name: settings.get(CATALOG_SETTINGS + name) for name in found}
+    return {
+        name: CatalogAddress(name, properties)
         for name, properties in found.items()
-        if name not in foreign
-        and ("impl" in properties or settings.get(CATALOG_SETTINGS + name) == CATALOG_CLASS)
+        if classes[name] == CATALOG_CLASS or (classes[name] is None and "impl" in properties)
     }
-    return {name: CatalogAddress(name, properties) for name, properties in ours.items()}
 
 
 def address_of(spark: Any, table: str) -> TableAddress:

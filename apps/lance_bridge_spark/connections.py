@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from lance_namespace import LanceNamespace
 
@@ -80,15 +80,6 @@ class LocationCatalog(Catalog):
     def load_namespace(self, path: Path) -> NamespaceRecord:
         return NamespaceRecord(path)
 
-    def create_namespace(self, record: NamespaceRecord) -> None:  # noqa: ARG002 - refused
-        _refuse()
-
-    def alter_namespace(self, record: NamespaceRecord) -> None:  # noqa: ARG002 - refused
-        _refuse()
-
-    def drop_namespace(self, path: Path) -> None:  # noqa: ARG002 - refused
-        _refuse()
-
     def scan_tables(
         self,
         namespace: Path,  # noqa: ARG002 - it has none
@@ -104,18 +95,14 @@ class LocationCatalog(Catalog):
     def create_table(self, record: TableRecord) -> TableRecord:
         return record
 
-    def alter_table(self, record: TableRecord) -> None:  # noqa: ARG002 - refused
-        _refuse()
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise unsupported(f"Not supported: {_NO_NAMES}")
 
-    def drop_table(self, record: TableRecord) -> None:  # noqa: ARG002 - refused
-        _refuse()
+    create_namespace = alter_namespace = drop_namespace = _refuse
+    alter_table = drop_table = _refuse
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
-
-
-def _refuse() -> NoReturn:
-    raise unsupported(f"Not supported: {_NO_NAMES}")
 
 
 def location_table(location: str, storage: Mapping[str, str]) -> Table:

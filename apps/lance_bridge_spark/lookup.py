@@ -6,7 +6,6 @@ of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,9 +35,7 @@ def find_table(address: TableAddress, entry: TableRecord | None = None) -> Spark
     return spark_tables.find(address, entry)
 
 
-def create_table(
-    address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None = None
-) -> None:
+def create_table(address: TableAddress, schema: pa.Schema) -> None:
     """Create an empty table. If several callers create it at once, one of them succeeds.
 
     Raises:
@@ -48,4 +45,4 @@ def create_table(
     """
     from . import spark_tables  # noqa: PLC0415 - see the top of this file
 
-    spark_tables.create(address, schema, properties)
+    spark_tables.create(address, schema)

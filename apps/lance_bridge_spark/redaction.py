@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import SECRET_STORAGE_PATTERN
@@ -31,32 +30,30 @@ _SQL_PATTERN = "spark.sql.redaction.options.regex"
 _SQL_DEFAULT = "(?i)url"
 
 
-def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the names of the settings that hold a catalog's secret properties.
+def warn_of_secrets(prefix: str, catalogs: Mapping[str, Mapping[str, str]]) -> None:
+    """Log a warning if catalogs have secrets in their settings, once per set of names.
 
     Args:
         prefix: The prefix of the settings of catalogs.
     """
-    try:
-        cls: type[LanceNamespace] | None = implementation(properties.get("impl", ""))
-    except LanceNamespaceError:
-        cls = None
-    secret = is_secret
-    if cls is not None and issubclass(cls, LanceBridgeNamespace):
-        secret = cls.config_type.is_secret
-    return [f"{prefix}{name}.{key}" for key in sorted(properties) if secret(key)]
-
-
-def warn_of_secrets(prefix: str, catalogs: Mapping[str, Mapping[str, str]]) -> None:
-    """Log a warning if catalogs have secrets in their settings, once per set of names."""
     for name, properties in catalogs.items():
-        keys = secret_settings(prefix, name, properties)
+        secret = _find_secret_check(properties.get("impl", ""))
+        keys = [f"{prefix}{name}.{key}" for key in sorted(properties) if secret(key)]
         if keys:
             _warn_once(
                 f"The settings {', '.join(keys)} hold secrets, which Spark's process arguments and "
                 f"event logs may show. Name a file with {prefix}{name}.secrets.file or a function "
                 f"with {prefix}{name}.secrets.provider, or use the environment"
             )
+
+
+def _find_secret_check(impl: str) -> Callable[[str], bool]:
+    """Return the function that tells secret properties of a catalog from others."""
+    try:
+        cls = implementation(impl)
+    except LanceNamespaceError:
+        return is_secret
+    return cls.config_type.is_secret if issubclass(cls, LanceBridgeNamespace) else is_secret
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lance
@@ -60,13 +59,11 @@ def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
     return SparkTable(table.connection, table.record, address)
 
 
-def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:
+def create(address: TableAddress, schema: pa.Schema) -> None:
     """Create an empty table. See `lookup.create_table`."""
     empty = pa.Table.from_batches([], schema)
     if address.catalog is None:
         write_first(location_table(address.location, address.storage), Rows.from_data(empty))
         return
-    request = CreateTableRequest(
-        id=list(address.path), mode="Create", properties=dict(properties or {}) or None
-    )
+    request = CreateTableRequest(id=list(address.path), mode="Create")
     address.catalog.connect().create_table(request, empty)

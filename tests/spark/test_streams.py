@@ -38,7 +38,6 @@ from lance_bridge_spark.source.streams import (
     Maintenance,
     Stream,
     TableChanges,
-    reading_of,
 )
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
@@ -88,7 +87,7 @@ def unlimited(**options: str) -> LanceStreamReader:
     """Return the reader of a release without admission control."""
     made = Options(options)
     stream = Stream(made.address(), made, made.reading())
-    reading, _ = reading_of(stream, source(options).schema(), made.reading())
+    reading, _ = stream.reading(source(options).schema(), made.reading())
     return LanceStreamReader(stream, reading)
 
 

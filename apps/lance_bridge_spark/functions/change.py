@@ -7,7 +7,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -242,16 +242,12 @@ def apply_change(
         ServiceUnavailableError: (17)
     """
     outcome = _run(table, plan)
-    changed = Changed(
-        table.version,
-        outcome.counts[Kind.INSERT],
-        outcome.counts[Kind.UPDATE],
-        outcome.counts[Kind.DELETE],
-    )
+    counts = (outcome.counts[kind] for kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE))
+    changed = Changed(table.version, *counts)
     if changed.is_empty:
         return changed
     version = _commit(table, outcome, plan, transaction or TransactionSpec())
-    return Changed(version, changed.inserted, changed.updated, changed.deleted)
+    return replace(changed, version=version)
 
 
 # -- the job ---------------------------------------------------------------------------------------

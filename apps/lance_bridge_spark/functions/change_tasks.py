@@ -88,10 +88,6 @@ class Job:
     needs_one_match: bool = True
     """Whether the change fails if a row is affected twice."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self.target.schema))
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -136,7 +132,7 @@ class Writing:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._schema = job.schema
+        self._schema = pa.ipc.read_schema(pa.py_buffer(job.target.schema))
         self._attempt = uuid.uuid4().hex
         self._dataset: lance.LanceDataset | None = None
         self._touched: dict[int, TouchedRows] = defaultdict(TouchedRows)

@@ -259,20 +259,17 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         raise invalid(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
     address = address_of(df.sparkSession, table)
     given = texts(options)
-    if mode in ("append", "overwrite"):
-        _save(df, {**address_options(address), **given}, mode)
-        return
-    writing = Options(given).writing()
-    if writing.branch is not None:
-        raise invalid(f"Option 'branch' cannot be used with mode {mode}: a new table has no branch")
-    try:
-        create_table(address, new_schema(nullable(df.schema), writing.vectors))
-    except TableAlreadyExistsError:
-        if mode == "ignore":
-            return
-        raise
-    _save(df, {**address_options(address), **given}, "append")
-
-
-def _save(df: DataFrame, options: dict[str, str], mode: str) -> None:
-    df.write.format(FORMAT).options(**options).mode(mode).save()
+    if mode not in ("append", "overwrite"):
+        writing = Options(given).writing()
+        if writing.branch is not None:
+            raise invalid(
+                f"Option 'branch' cannot be used with mode {mode}: a new table has no branch"
+            )
+        try:
+            create_table(address, new_schema(nullable(df.schema), writing.vectors))
+        except TableAlreadyExistsError:
+            if mode == "ignore":
+                return
+            raise
+        mode = "append"
+    df.write.format(FORMAT).options(**address_options(address), **given).mode(mode).save()

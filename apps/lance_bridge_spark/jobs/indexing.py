@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,30 +49,6 @@ class Indexed:
     rows: int
     segments: int
     tasks: int
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """The part of an index that covers some fragments."""
-
-    access: Access
-    column: str
-    kind: str
-    name: str
-    fragments: tuple[int, ...]
-    options: dict[str, Any]
-    model: Model | None = None
-
-    def build(self) -> Any:
-        model = {} if self.model is None else self.model.arguments()
-        return self.access.open().create_index_uncommitted(
-            self.column,
-            self.kind,
-            name=self.name,
-            replace=True,
-            fragment_ids=list(self.fragments),
-            **{**self.options, **model},
-        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +136,7 @@ def build_index(
         progress.begin("train")
         model = _train_model(spark, plan, access, groups, what)
         progress.begin(f"build, {len(groups)} tasks")
-        segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
+        segments = run(spark, groups, _build_work(plan, access, model), what)
         progress.begin("merge")
         may_merge = merge and len(segments) > 1 and _can_merge(plan)
         # Segments of a full-text index are only staged files before a merge.
@@ -256,14 +233,21 @@ def _can_merge(plan: _Plan) -> bool:
     return _shares_model(plan) and not plan.kind.name.endswith("_SQ")
 
 
-def _segments(
-    plan: _Plan, access: Access, groups: list[tuple[int, ...]], model: Model | None
-) -> list[_Segment]:
-    options = dict(plan.options)
-    if plan.kind.is_vector and model is not None:
-        options = {k: v for k, v in options.items() if k != "target_partition_size"}
-    index_type, at = plan.kind.name, plan.column.path
-    return [_Segment(access, at, index_type, plan.name, each, options, model) for each in groups]
+def _build_work(plan: _Plan, access: Access, model: Model | None) -> Callable[..., Any]:
+    """Return the function that builds the part of an index that covers some fragments."""
+    options = {**plan.options, "name": plan.name, "replace": True}
+    if model is not None:
+        options.pop("target_partition_size", None)
+        options.update(model.arguments())
+    return partial(_build, access, plan.column.path, plan.kind.name, options)
+
+
+def _build(
+    access: Access, column: str, kind: str, options: dict[str, Any], fragments: tuple[int, ...]
+) -> Any:
+    return access.open().create_index_uncommitted(
+        column, kind, fragment_ids=list(fragments), **options
+    )
 
 
 def _commit(plan: _Plan, segments: list[Any]) -> int:

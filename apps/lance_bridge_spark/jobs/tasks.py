@@ -24,7 +24,7 @@ from lance_namespace.errors import (
 )
 from pyspark.errors import AnalysisException, PySparkException
 
-from lance_bridge.dataset_versions import find_commit, latest_version, transaction_at
+from lance_bridge.dataset_versions import find_commit, transaction_at
 from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError, first_line, invalid, is_refusal
 
 if TYPE_CHECKING:
@@ -292,12 +292,3 @@ def _find_commit(
         raise OutcomeUnknownError(
             f"{error}. Whether it was committed is not known: {unread}"
         ) from unread
-
-
-def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int, Any]]:
-    """Yield each version after ``since`` and its transaction, or None if the file is missing."""
-    for version in range(since + 1, max(int(dataset.version), latest_version(dataset)) + 1):
-        try:
-            yield version, transaction_at(dataset, version)
-        except LANCE_ERRORS:
-            yield version, None

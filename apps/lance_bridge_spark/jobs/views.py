@@ -34,7 +34,6 @@ from .tasks import (
     commit,
     phases,
     spark_failures,
-    transactions,
     unpack,
     write_rows,
 )
@@ -62,10 +61,7 @@ class Source:
 
         It distinguishes a recreated table, whose version numbers repeat, from the old one.
         """
-        try:
-            transaction = transaction_at(self.dataset, version)
-        except LANCE_ERRORS:
-            return None
+        transaction = _transaction(self.dataset, version)
         return None if transaction is None else str(transaction.uuid)
 
     @property
@@ -151,38 +147,39 @@ def appended_since(source: Source, since: int) -> list[Part] | None:
     if source.version < since:
         return None
     found: list[Part] = []
-    before = _open_state(source, since)
-    for version, transaction in transactions(source.dataset, since):
-        if version > source.version:
-            break
-        now = _open_state(source, version)
+    before = _open(source, since)
+    for version in range(since + 1, source.version + 1):
+        transaction, now = _transaction(source.dataset, version), _open(source, version)
         if transaction is None or before is None or now is None or before.schema != now.schema:
             return None
         if not isinstance(transaction.operation, lance.LanceOperation.Rewrite):
-            if any(now.fragments.get(number) != each for number, each in before.fragments.items()):
+            old, fragments = _fragments(before), _fragments(now)
+            if any(fragments.get(number) != each for number, each in old.items()):
                 return None
-            new = tuple(number for number in now.fragments if number not in before.fragments)
+            new = tuple(number for number in fragments if number not in old)
             found += [Part(version, new)] if new else []
         before = now
     return found
 
 
-@dataclass(frozen=True)
-class _State:
-    """The schema and fragments of a table at a version."""
-
-    schema: pa.Schema
-    fragments: dict[int, Any]
-
-
-def _open_state(source: Source, version: int) -> _State | None:
-    """Return the state of a source at a version, or None if the version was cleaned up."""
+def _open(source: Source, version: int) -> lance.LanceDataset | None:
+    """Return a source at a version, or None if the version was cleaned up."""
     try:
-        dataset = source.table.open(Ref(version=version))
+        return source.table.open(Ref(version=version))
     except LanceNamespaceError:
         return None
-    fragments = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
-    return _State(dataset.schema, fragments)
+
+
+def _fragments(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
+    return {each.fragment_id: each.metadata for each in dataset.get_fragments()}
+
+
+def _transaction(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
+    """Return a version's transaction, or None if its file is missing."""
+    try:
+        return transaction_at(dataset, version)
+    except LANCE_ERRORS:
+        return None
 
 
 _STAR = re.compile(r"(?:^|[(,.]|\bselect|\bdistinct|\ball)\s*\*", re.IGNORECASE)
@@ -461,10 +458,7 @@ ReadVersions = Mapping[str, tuple[int, str | None]]
 def _last_refresh(dataset: lance.LanceDataset) -> tuple[ReadVersions, str] | None:
     """Return the source versions and the transaction of the last refresh, or None if unknown."""
     for version in range(int(dataset.version), 0, -1):
-        try:
-            transaction = transaction_at(dataset, version)
-        except LANCE_ERRORS:
-            return None
+        transaction = _transaction(dataset, version)
         if transaction is None:
             return None
         text = (transaction.transaction_properties or {}).get(SOURCES)

@@ -41,7 +41,7 @@ from .options import (
     write_of,
 )
 from .reading import LanceReader, Reading
-from .streams import LanceStreamReader, LanceStreamWriter, Limit, Stream, reading_of
+from .streams import LanceStreamReader, LanceStreamWriter, Limit, Stream
 from .worker_calls import spark_call
 from .writer import Job, LanceWriter, StagedWriter
 
@@ -98,7 +98,7 @@ class LanceSource(DataSource):
             options = self._options()
             read = options.reading()
             stream = Stream(options.address(), options, read)
-            reading, dataset = reading_of(stream, schema, read)
+            reading, dataset = stream.reading(schema, read)
             schema_compat.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
                 check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")

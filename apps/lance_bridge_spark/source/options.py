@@ -1,6 +1,7 @@
 """The options of the data source: names, values and errors.
 
-Users write the ones. The SQL catalog passes the others, as JSON, and they are not for users.
+Most are for users. Spark passes their names in lower case, so they are matched case-insensitively.
+The SQL catalog passes the others as JSON; they are internal.
 """
 
 from __future__ import annotations
@@ -111,19 +112,13 @@ class Write:
     """The table's entry, if the statement has loaded it."""
 
 
-def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
-    """Return the catalog that the SQL catalog names, or None."""
-    if CATALOG_OPTION not in options:
-        return None
-    fields = _json(options, CATALOG_OPTION)
-    return CatalogAddress(fields["name"], fields.get("properties") or {})
-
-
 def address_of(options: Mapping[str, str]) -> TableAddress | None:
     """Return the table that the SQL catalog names, or None."""
     if TABLE_OPTION not in options:
         return None
-    return TableAddress(catalog_of(options), tuple(_json(options, TABLE_OPTION)))
+    fields = _json(options, CATALOG_OPTION)
+    catalog = CatalogAddress(fields["name"], fields.get("properties") or {})
+    return TableAddress(catalog, tuple(_json(options, TABLE_OPTION)))
 
 
 def scan_of(options: Mapping[str, str]) -> Scan | None:
@@ -194,14 +189,8 @@ def address_options(address: TableAddress) -> dict[str, str]:
     if address.catalog is None:
         storage = {f"storage.{key}": value for key, value in address.storage.items()}
         return {"location": address.location, **storage}
-    catalog = {
-        "name": address.catalog.name,
-        "properties": dict(address.catalog.properties),
-    }
-    return {
-        CATALOG_OPTION: json.dumps(catalog),
-        TABLE_OPTION: json.dumps(list(address.path)),
-    }
+    catalog = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
+    return {CATALOG_OPTION: json.dumps(catalog), TABLE_OPTION: json.dumps(list(address.path))}
 
 
 # -- options of users ------------------------------------------------------------------------------

@@ -131,6 +131,12 @@ def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> li
     return [(each.fragment_id, each.count_rows()) for each in found]
 
 
+def stored_bytes(dataset: lance.LanceDataset) -> int:
+    """Return the size of a version's data files."""
+    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
+    return sum(file.file_size_bytes or 0 for file in files)
+
+
 def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
     """Return how many rows match a predicate, or None if indices cannot count them.
 
@@ -247,39 +253,22 @@ def partial_aggregates(
     columns = columns_of(wanted)
     with translate_query_errors("The table could not be aggregated"):
         if not columns and predicate is None:
-            rows = _count(dataset, ids)
+            rows = sum(count for _, count in rows_of(dataset, ids))
             for state in states:
                 state.rows += rows
         elif ids != ():
-            _scan(dataset, ids, predicate, columns, states)
+            scanner = dataset.scanner(
+                columns=columns,
+                filter=predicate,
+                fragments=fragments_of(dataset, ids),
+                with_row_id=not columns,
+                scan_in_order=False,
+            )
+            for batch in scanner.to_batches():
+                for state in states:
+                    state.add(batch)
     values = [pa.array([s.value()], f.type) for s, f in zip(states, schema, strict=True)]
     return pa.RecordBatch.from_arrays(values, schema=schema)
-
-
-def _count(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> int:
-    fragments = fragments_of(dataset, ids)
-    if fragments is None:
-        return int(dataset.count_rows())
-    return sum(int(each.count_rows()) for each in fragments)
-
-
-def _scan(
-    dataset: lance.LanceDataset,
-    ids: Sequence[int] | None,
-    predicate: str | None,
-    columns: list[str],
-    states: Sequence[_State],
-) -> None:
-    scanner = dataset.scanner(
-        columns=columns,
-        filter=predicate,
-        fragments=fragments_of(dataset, ids),
-        with_row_id=not columns,
-        scan_in_order=False,
-    )
-    for batch in scanner.to_batches():
-        for state in states:
-            state.add(batch)
 
 
 class _State:

@@ -171,64 +171,53 @@ class Reading:
         # Lance should add the score or distance only if it is requested.
         return {**self.search.options, "disable_scoring_autoprojection": True}
 
+    # -- rows for the driver -----------------------------------------------------------------------
 
-# -- rows of the driver ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SizeLimit:
-    """The maximum number of rows to read, and of their bytes."""
-
-    rows: int
-    bytes: int
-
-
-def read(reading: Reading, dataset: lance.LanceDataset, limit: SizeLimit) -> pa.Table | None:
-    """Return all rows of a read, in the schema that Spark expects; None if they exceed the limit.
-
-    Raises:
-        LanceNamespaceError: The same errors as in a task that reads them.
-    """
-    if limit.rows * _width(reading, dataset) > limit.bytes:
-        return None
-    found, size = list[pa.RecordBatch](), 0
-    everything = Fragments(None, reading.options.limit, reading.scan.offset)
-    for batch in reading.read_from(dataset, everything):
-        found.append(batch)
-        size += batch.nbytes
-        if size > limit.bytes:
-            # The estimate was too low: the stored values are compressed.
+    def rows_to_read(self, dataset: lance.LanceDataset) -> int | None:
+        """Return the maximum number of rows to scan, or None if it is unknown."""
+        if self.scan.fragments is not None:
             return None
-    return pa.Table.from_batches(found, batch_schema(reading.schema))
+        everything = looked_at = int(dataset.count_rows())
+        if self.filter is not None:
+            by_index = planning.rows_by_index(dataset, self.filter)
+            looked_at = everything if by_index is None else by_index
+        if self.search is not None:
+            if looked_at == everything and self.filter is not None:
+                return everything
+            found = self.search.most_rows
+            unindexed = planning.rows_not_indexed(dataset, self.search)
+            return everything if found is None else found + unindexed
+        if self.filter is None and not self.scan.aggregate and not self.scan.order:
+            looked_at = max(looked_at - (self.scan.offset or 0), 0)
+            limits = [self.options.limit, self.scan.limit]
+            looked_at = min([looked_at, *(each for each in limits if each is not None)])
+        return looked_at
 
+    def read_all(self, dataset: lance.LanceDataset, rows: int, most: int) -> pa.Table | None:
+        """Return all rows, in the schema that Spark expects; None if they exceed ``most`` bytes.
 
-def _width(reading: Reading, dataset: lance.LanceDataset) -> int:
-    """Return the estimated bytes of a row, by its types or by its files, whichever is larger."""
-    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
-    stored = sum(file.file_size_bytes or 0 for file in files)
-    return max(reading.with_width(dataset).width, stored // max(int(dataset.count_rows()), 1))
+        Args:
+            rows: The maximum number of rows to scan.
 
+        Raises:
+            LanceNamespaceError: The same errors as in a task that reads them.
+        """
+        if rows * self._largest_width(dataset) > most:
+            return None
+        found, size = list[pa.RecordBatch](), 0
+        everything = Fragments(None, self.options.limit, self.scan.offset)
+        for batch in self.read_from(dataset, everything):
+            found.append(batch)
+            size += batch.nbytes
+            if size > most:
+                # The estimate was too low: the stored values are compressed.
+                return None
+        return pa.Table.from_batches(found, batch_schema(self.schema))
 
-def rows_to_read(reading: Reading, dataset: lance.LanceDataset) -> int | None:
-    """Return the maximum number of rows to scan, or None if it is unknown."""
-    if reading.scan.fragments is not None:
-        return None
-    everything = int(dataset.count_rows())
-    looked_at = everything
-    if reading.filter is not None:
-        by_index = planning.rows_by_index(dataset, reading.filter)
-        looked_at = everything if by_index is None else by_index
-    if reading.search is not None:
-        if looked_at == everything and reading.filter is not None:
-            return everything
-        found = reading.search.most_rows
-        unindexed = planning.rows_not_indexed(dataset, reading.search)
-        return everything if found is None else found + unindexed
-    if reading.filter is None and not reading.scan.aggregate and not reading.scan.order:
-        looked_at = max(looked_at - (reading.scan.offset or 0), 0)
-        limits = [reading.options.limit, reading.scan.limit]
-        looked_at = min([looked_at, *(each for each in limits if each is not None)])
-    return looked_at
+    def _largest_width(self, dataset: lance.LanceDataset) -> int:
+        """Return the estimated bytes of a row, by its types or its files, whichever is larger."""
+        rows = max(int(dataset.count_rows()), 1)
+        return max(self.with_width(dataset).width, planning.stored_bytes(dataset) // rows)
 
 
 # -- reader ----------------------------------------------------------------------------------------
@@ -248,12 +237,12 @@ class LanceReader(DataSourceReader):
     def rows_to_read(self) -> int | None:
         """Return the maximum number of rows to scan, or None if it is unknown."""
         with spark_call():
-            return rows_to_read(self._reading, self._open())
+            return self._reading.rows_to_read(self._open())
 
-    def read_all(self, limit: SizeLimit) -> pa.Table | None:
-        """Return the rows that tasks would read, or None if they exceed the limit."""
+    def read_all(self, rows: int, most: int) -> pa.Table | None:
+        """Return the rows that tasks would read, or None if they exceed ``most`` bytes."""
         with spark_call():
-            return read(self._reading, self._open(), limit)
+            return self._reading.read_all(self._open(), rows, most)
 
     def partitions(self) -> list[InputPartition]:
         with spark_call():

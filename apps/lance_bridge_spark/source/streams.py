@@ -17,7 +17,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -220,15 +220,12 @@ class Position:
 
     @classmethod
     def of(cls, offset: dict[str, Any]) -> Position:
-        version, fragments = int(offset["version"]), int(offset["fragments"])
-        return cls(version, fragments, int(offset["snapshot"]), offset.get("entry"))
+        """Return the position that `offset` wrote."""
+        return cls(**offset)
 
     def offset(self) -> dict[str, Any]:
         """Return the offset that Spark stores. Spark compares offsets by their JSON."""
-        found: dict[str, Any] = {
-            "version": self.version, "fragments": self.fragments, "snapshot": self.snapshot
-        }  # fmt: skip
-        return found if self.entry is None else {**found, "entry": self.entry}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -277,6 +274,12 @@ class Stream:
         """Return the table and its latest version."""
         table = find_table(self.address)
         return table, table.open(Ref(branch=self.branch))
+
+    def reading(self, schema: StructType, read: ReadOptions) -> tuple[Reading, lance.LanceDataset]:
+        """Return what tasks need to read fragments of any version, and the latest version."""
+        table, dataset = self.open()
+        access = table.access(dataset, branch=self.branch)
+        return Reading(access, schema, Scan(), read).with_width(dataset), dataset
 
     def first(self) -> Position:
         """Return the start of the stream."""
@@ -403,16 +406,6 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: rows are not removed when they have been read."""
-
-
-def reading_of(
-    stream: Stream, schema: StructType, read: ReadOptions
-) -> tuple[Reading, lance.LanceDataset]:
-    """Return what tasks need to read fragments of any version of the stream's table."""
-    table = find_table(stream.address)
-    dataset = table.open(Ref(branch=stream.branch))
-    access = table.access(dataset, branch=stream.branch)
-    return Reading(access, schema, Scan(), read).with_width(dataset), dataset
 
 
 # -- maintenance -----------------------------------------------------------------------------------

@@ -161,7 +161,8 @@ def commit_once(
         raise concurrent_modification(table.path)
     options = table.storage_options(write=True)
     # Without retries, Lance does not overwrite a version later than the one that was read.
-    strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
+    overwrites = isinstance(transaction.operation, lance.LanceOperation.Overwrite)
+    strict: dict[str, Any] = {"max_retries": 0} if alone and overwrites else {}
     try:
         with table.committing(dataset, "the change is not committed"):
             committed = lance.LanceDataset.commit(
@@ -174,10 +175,6 @@ def commit_once(
     version = int(committed.version) if done is None else done
     table.note_commit(int(dataset.version), version, transaction.uuid, branch)
     return version
-
-
-def _is_overwrite(transaction: lance.Transaction) -> bool:
-    return isinstance(transaction.operation, lance.LanceOperation.Overwrite)
 
 
 def _find_commit(dataset: lance.LanceDataset, transaction: lance.Transaction) -> int | None:
@@ -418,11 +415,6 @@ class Stage:
         """Return the stage as JSON objects."""
         return {**asdict(self), "table": list(self.table)}
 
-    @property
-    def write_mode(self) -> str:
-        """The mode for ``lance.fragment.write_fragments``."""
-        return "overwrite" if self.replaces else "create"
-
     def schema(self) -> pa.Schema:
         """Return the schema of the rows to write."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.columns)))
@@ -507,7 +499,7 @@ class StagedWriter(DataSourceArrowWriter):
             place.location,
             stored.serialize().to_pybytes(),
             schema_compat.match_columns(schema, stored, address.name),
-            self._stage.write_mode,
+            "overwrite" if self._stage.replaces else "create",
             options.for_lance(),
         )
 

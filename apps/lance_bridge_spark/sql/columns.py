@@ -143,12 +143,8 @@ def to_arrow_type(text: str) -> pa.DataType:
 
 def length_in(text: str) -> str | None:
     """Return ``varchar(10)`` or ``char(3)`` if that is the JSON text of a type, or None."""
-    spark_json = json.loads(text)
-    return (
-        spark_json
-        if isinstance(spark_json, str) and spark_json.startswith(("char(", "varchar("))
-        else None
-    )
+    found = json.loads(text)
+    return found if str(found).startswith(("char(", "varchar(")) else None
 
 
 def _vectors(properties: Mapping[str, str]) -> dict[str, int]:

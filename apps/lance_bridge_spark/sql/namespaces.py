@@ -13,7 +13,7 @@ from lance_namespace import (
     ListNamespacesRequest,
 )
 
-from lance_bridge.catalog import NamespaceWords, Path
+from lance_bridge.catalog import Path
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, retry_after_readback, unsupported
 from lance_bridge.records import check_key, check_property
@@ -132,11 +132,10 @@ def _parse_path(catalog: CatalogAddress, args: Args) -> tuple[Connection, Path]:
 
 def _spelling(connection: Connection, path: Path) -> Mapping[str, str]:
     """Return the catalog's names of Spark's own properties, by Spark's names."""
-    words = connection.capabilities.namespace_words
-    return _plain(words[len(path) - 1]) if 0 < len(path) <= len(words) else {}
-
-
-def _plain(words: NamespaceWords) -> dict[str, str]:
+    levels = connection.capabilities.namespace_words
+    if not 0 < len(path) <= len(levels):
+        return {}
+    words = levels[len(path) - 1]
     named = {"comment": words.comment, "location": words.location, "owner": words.owner}
     return {ours: theirs for ours, theirs in named.items() if theirs}
 

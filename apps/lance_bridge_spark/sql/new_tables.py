@@ -136,9 +136,6 @@ class Data:
     is_own_location: bool = False
     """Whether no other writer can use the location."""
 
-    def metadata(self) -> list[FragmentMetadata]:
-        return [FragmentMetadata.from_json(each) for each in self.fragments]
-
 
 def publish_new(tables: Tables, definition: Definition, data: Data) -> Table:
     """Commit version 1, then add the entry; if that fails, delete the data.
@@ -173,7 +170,9 @@ def _commit_first(table: Table, data: Data) -> None:
     options = table.storage_options(write=True)
     transaction = lance.Transaction(
         read_version=0,
-        operation=lance.LanceOperation.Overwrite(data.schema, data.metadata()),
+        operation=lance.LanceOperation.Overwrite(
+            data.schema, [FragmentMetadata.from_json(each) for each in data.fragments]
+        ),
         uuid=data.uuid,
     )
     try:
@@ -217,14 +216,14 @@ def _remove_dataset(table: Table, data: Data, reservations: Sequence[str]) -> No
             return
         versions = [directory.within(name) for name in (made[0].name, _HINT)]
         transaction = f"_transactions/0-{data.uuid}.txn"
-        files.remove([*versions, transaction, *reservations, *_data_files(data.metadata())])
+        files.remove([*versions, transaction, *reservations, *_data_files(data.fragments)])
     except LanceNamespaceError as error:
         logger.warning("files of '%s' remain at %s: %s", table.name, table.record.location, error)
 
 
 def remove_files(table: Table, fragments: Sequence[str]) -> None:
     """Delete the data files of fragments that no version has."""
-    paths = _data_files([FragmentMetadata.from_json(each) for each in fragments])
+    paths = _data_files(fragments)
     if not paths:
         return
     try:
@@ -233,8 +232,9 @@ def remove_files(table: Table, fragments: Sequence[str]) -> None:
         logger.warning("files of '%s' remain at %s: %s", table.name, table.record.location, error)
 
 
-def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:
-    return [f"data/{file.path}" for each in fragments for file in each.files]
+def _data_files(fragments: Sequence[str]) -> list[str]:
+    parsed = map(FragmentMetadata.from_json, fragments)
+    return [f"data/{file.path}" for each in parsed for file in each.files]
 
 
 # -- creating a stage ------------------------------------------------------------------------------
@@ -264,16 +264,8 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
             raise
         return _stage_answer(_new_stage(tables, definition))
     _require_replaceable(table, definition)
-    stage = Stage(
-        str(uuid.uuid4()),
-        definition.path,
-        table.location,
-        definition.struct,
-        _columns_of(definition),
-        definition.properties,
-        replaces=int(table.open(write=True).version),
-    )
-    return _stage_answer(stage)
+    version = int(table.open(write=True).version)
+    return _stage_answer(_stage(definition, table.location, replaces=version))
 
 
 def _parse_definition(tables: Tables, args: Args) -> Definition:
@@ -286,25 +278,28 @@ def _parse_definition(tables: Tables, args: Args) -> Definition:
 
 def _new_stage(tables: Tables, definition: Definition) -> Stage:
     tables.wants_management(definition.path, definition.properties)  # raises if unsupported
-    name = str(uuid.uuid4())
-    location = definition.location
-    if location is None:
-        # Concurrent creators of the same name get different locations.
-        default = tables.default_location(definition.path).removesuffix(".lance")
-        location = f"{default}-{name[:8]}.lance"
+    if definition.location is not None:
+        return _stage(definition, definition.location)
+    # Concurrent creators of the same name get different locations.
+    default = tables.default_location(definition.path).removesuffix(".lance")
+    location = f"{default}-{uuid.uuid4().hex[:8]}.lance"
+    return _stage(definition, location, is_own_location=True)
+
+
+def _stage(
+    definition: Definition, location: str, *, replaces: int = 0, is_own_location: bool = False
+) -> Stage:
+    columns = base64.b64encode(definition.schema().serialize().to_pybytes()).decode()
     return Stage(
-        name,
+        str(uuid.uuid4()),
         definition.path,
         location,
         definition.struct,
-        _columns_of(definition),
+        columns,
         definition.properties,
-        is_own_location=definition.location is None,
+        replaces,
+        is_own_location,
     )
-
-
-def _columns_of(definition: Definition) -> str:
-    return base64.b64encode(definition.schema().serialize().to_pybytes()).decode()
 
 
 def _require_replaceable(table: SparkTable, definition: Definition) -> None:
@@ -353,7 +348,9 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
 def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None:
     """Commit the version that replaces the old rows, then set the entry's properties."""
     address = TableAddress(catalog, stage.table)
-    _to_commit(address, stage).run(
+    place = locations.for_lance(stage.location)
+    # The query may have read the table itself: rows that are added concurrently must not be lost.
+    Commit(address, place, stage.replaces, stage.uuid, alone=True).run(
         kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
     )
     # The files belong to a version now: without the list, no abort of the stage can delete them.
@@ -368,12 +365,6 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
             f"Table '{display(stage.table)}' has its new rows, but its new properties are not "
             f"stored: {error}"
         ) from error
-
-
-def _to_commit(address: TableAddress, stage: Stage) -> Commit:
-    place = locations.for_lance(stage.location)
-    # The query may have read the table itself: rows that are added concurrently must not be lost.
-    return Commit(address, place, stage.replaces, stage.uuid, alone=True)
 
 
 def _delete_fragment_list(catalog: CatalogAddress, stage: Stage) -> None:

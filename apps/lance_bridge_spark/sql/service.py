@@ -22,7 +22,6 @@ from lance_bridge.errors import invalid, panics_as_errors
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
 from ..source import LanceSource
-from ..source.reading import SizeLimit
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
 from . import changes, namespaces, new_tables, tables
@@ -54,7 +53,7 @@ def plan_read(args: Args) -> tuple[Answer, Parts]:
     reader = source.reader(schema)
     rows = reader.rows_to_read()
     if rows is not None and rows <= args.get("local_rows", -1):
-        found = reader.read_all(SizeLimit(rows, args["local_bytes"]))
+        found = reader.read_all(rows, args["local_bytes"])
         if found is not None:
             return {"local": True, "rows": found.num_rows}, [_stream_of(found)]
     tasks = [pickled_reader(reader, schema), *map(pickle.dumps, reader.partitions())]

@@ -34,6 +34,7 @@ from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS
 from ..source.options import Options, ReadOptions, entry_to_json
+from ..source.planning import stored_bytes
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
 from . import columns
@@ -145,11 +146,7 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
     """
     with translate_lance_errors(f"Table '{table.name}' could not be read"):
         rows = int(dataset.count_rows())
-        size = sum(
-            file.file_size_bytes or 0
-            for fragment in dataset.get_fragments()
-            for file in fragment.metadata.files
-        )
+        size = stored_bytes(dataset)
     return {
         "schema": columns.to_spark(dataset.schema),
         "converted": columns.converted_columns(dataset.schema),
@@ -270,7 +267,8 @@ def fragments(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
         InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
     """
-    table, dataset = _open_version(catalog, args)
+    table = find(catalog, args)
+    dataset = table.open(Ref.of(args.get("version"), branch=args.get("branch")))
     wanted = args.get("filter")
     with translate_query_errors(f"Rows of table '{table.address.name}' could not be found"):
         if wanted is None:
@@ -285,9 +283,3 @@ def _matching_fragments(dataset: lance.LanceDataset, wanted: str) -> set[int]:
         addresses = batch.column(ROW_ADDRESS).cast(pa.uint64()).to_numpy()
         found.update(np.unique(addresses >> np.uint64(_FRAGMENT_BITS)).tolist())
     return found
-
-
-def _open_version(catalog: CatalogAddress, args: Args) -> tuple[SparkTable, lance.LanceDataset]:
-    table = find(catalog, args)
-    ref = Ref.of(args.get("version"), branch=args.get("branch"))
-    return table, table.open(ref)

@@ -94,7 +94,7 @@ class Service:
             columns = {"id": pa.array(part, pa.int64()), "name": [f"n{i}" for i in part]}
             rows = pa.table({name: columns[name] for name in schema.names}, schema=schema)
             written += write_fragments(
-                rows, access.location, schema, mode=stage.write_mode,
+                rows, access.location, schema, mode="overwrite" if stage.replaces else "create",
                 storage_options=access.storage_options(),
             )  # fmt: skip
         writer.keep(self.catalog, stage, [json.dumps(each.to_json()) for each in written])

@@ -373,26 +373,26 @@ def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
 def test_an_entry_without_formats_is_completed_and_no_entry_of_others(lake: Lake) -> None:
     name = lake.create("orders")
     with raw_client(lake.metastore.port) as client:
-        for table in ("orders", "theirs"):
+        for table in ("orders", "foreign"):
             found = client.get_table(lake.database, "orders")
             found.sd.inputFormat = found.sd.outputFormat = None
             found.sd.serdeInfo.serializationLib = None
-            if table == "theirs":
+            if table == "foreign":
                 found.tableName, found.parameters = table, {"EXTERNAL": "TRUE"}
-                found.sd.location += "-theirs"
+                found.sd.location += "-foreign"
                 client.create_table(found)
             else:
                 client.alter_table(lake.database, table, found)
-        before = client.get_table(lake.database, "theirs")
+        before = client.get_table(lake.database, "foreign")
     found = the_only(Kind.INCOMPLETE_ENTRY, "no input format, no output format, no SerDe")
     assert found["subject"] == name
     fix(found)
     with raw_client(lake.metastore.port) as client:
         assert client.get_table(lake.database, "orders").sd.serdeInfo.serializationLib == SERDE
-        assert client.get_table(lake.database, "theirs") == before
+        assert client.get_table(lake.database, "foreign") == before
     assert answer_of("table", "refresh-entry", "prod", name) == {"table": name, "corrected": []}
-    theirs = run("table", "refresh-entry", "prod", lake.name("theirs"), code=1)
-    assert "not a Lance table" in theirs.stderr
+    foreign = run("table", "refresh-entry", "prod", lake.name("foreign"), code=1)
+    assert "not a Lance table" in foreign.stderr
 
 
 @pytest.mark.spec("cli.md#table", "common.md#published-columns")

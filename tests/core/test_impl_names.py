@@ -195,7 +195,7 @@ def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, im
     (tmp_path / "registering_others.py").write_text(
         "from lance_namespace import LanceNamespace, register_namespace_impl\n"
         "class GlueNamespace(LanceNamespace):\n"
-        "    def namespace_id(self): return 'theirs'\n"
+        "    def namespace_id(self): return 'foreign'\n"
         "register_namespace_impl('glue', 'registering_others.GlueNamespace')\n"
     )
     script = f"""
@@ -204,7 +204,7 @@ def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, im
         print(lance_bridge.connect("glue", region="eu-central-1").namespace_id())
     """
     done = run(script, tmp_path, CORE, ADAPTERS, with_packages=True)
-    assert done.stdout.split() == ["theirs", "glue(eu-central-1)"]
+    assert done.stdout.split() == ["foreign", "glue(eu-central-1)"]
     assert "registering_others.GlueNamespace" in done.stderr
     assert "lance_bridge_glue.GlueNamespace" in done.stderr
 

@@ -89,14 +89,14 @@ def unzipped(data: bytes, path: Path) -> Any:
 
 
 def piped(data: bytes, _: Path) -> Any:
-    ours, theirs = socket.socketpair()
+    own_end, other_end = socket.socketpair()
 
     def send() -> None:
-        with theirs:
-            theirs.sendall(data)
+        with other_end:
+            other_end.sendall(data)
 
     threading.Thread(target=send, daemon=True).start()
-    return ours.makefile("rb", buffering=0)
+    return own_end.makefile("rb", buffering=0)
 
 
 IN_MEMORY: dict[str, Callable[[bytes, Path], Any]] = {

@@ -60,13 +60,13 @@ def test_an_unknown_mode_is_invalid_input(namespace: MemoryNamespace) -> None:
 def test_the_answer_is_that_of_pylances_directory_namespace(
     namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
-    theirs = directory(tmp_path / "theirs")
+    pylance = directory(tmp_path / "pylance")
     make(namespace, OLD)
-    theirs.create_table(api.CreateTableRequest(id=["t"]), ipc(OLD))
+    pylance.create_table(api.CreateTableRequest(id=["t"]), ipc(OLD))
     for mode in ("append", "overwrite", "append"):
         ours = insert(namespace, NEW, mode=mode)
         request = api.InsertIntoTableRequest(id=["t"], mode=mode)
-        expected = theirs.insert_into_table(request, ipc(NEW))
+        expected = pylance.insert_into_table(request, ipc(NEW))
         assert ours.num_inserted_rows == expected.num_inserted_rows
         assert ours.version == expected.version
 
@@ -331,17 +331,17 @@ def test_delete_and_update_agree_with_pyarrow(
 def test_the_answers_are_those_of_pylances_directory_namespace(
     namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
-    theirs = directory(tmp_path / "theirs")
+    pylance = directory(tmp_path / "pylance")
     make(namespace, BEFORE)
-    theirs.create_table(api.CreateTableRequest(id=["t"]), ipc(BEFORE))
+    pylance.create_table(api.CreateTableRequest(id=["t"]), ipc(BEFORE))
     ours = update(namespace, ("n", "n + 1"), predicate="id < 3")
     pairs = [["n", "n + 1"]]
     request = api.UpdateTableRequest(id=["t"], updates=pairs, predicate="id < 3")
-    expected = theirs.update_table(request)
+    expected = pylance.update_table(request)
     assert (ours.updated_rows, ours.version) == (expected.updated_rows, expected.version)
-    deleted = theirs.delete_from_table(api.DeleteFromTableRequest(id=["t"], predicate="n = 2"))
+    deleted = pylance.delete_from_table(api.DeleteFromTableRequest(id=["t"], predicate="n = 2"))
     assert delete(namespace, "n = 2").version == deleted.version
-    left = lance.dataset(str(tmp_path / "theirs" / "t.lance")).to_table().to_pylist()
+    left = lance.dataset(str(tmp_path / "pylance" / "t.lance")).to_table().to_pylist()
     assert rows(namespace) == sorted(left, key=repr)
 
 

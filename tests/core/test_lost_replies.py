@@ -186,7 +186,7 @@ def lose_and_let(client: Client, change: str, act: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("case", ["declare", "create", "register"])
-def test_a_table_that_another_made_meanwhile_is_theirs(
+def test_a_table_that_another_made_meanwhile_belongs_to_it(
     prepared: MemoryNamespace, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
@@ -202,7 +202,7 @@ def test_a_table_that_another_made_meanwhile_is_theirs(
     assert lance.dataset(place).to_table().to_pydict() == {"foreign": [1]}
 
 
-def test_a_namespace_that_another_made_meanwhile_is_theirs(prepared: MemoryNamespace) -> None:
+def test_a_namespace_that_another_made_meanwhile_belongs_to_it(prepared: MemoryNamespace) -> None:
     foreign = NamespaceRecord(("us",), {"lance_bridge.id": "foreign"})
     lose_and_let(
         prepared, "create_namespace", lambda: prepared.server.namespaces.update({("us",): foreign})

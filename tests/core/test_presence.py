@@ -107,7 +107,7 @@ def state_of(ns: MemoryNamespace) -> DataState:
 def add_entry(server: MemoryServer, location: Path, **properties: str) -> None:
     """Add an entry as another tool does."""
     own = {"table_type": "lance", "managed_by": "storage", **properties}
-    server.tables[KEY] = TableRecord(KEY, str(location), own, identity="theirs")
+    server.tables[KEY] = TableRecord(KEY, str(location), own, identity="other")
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_directory_that_the_catalog_made_and_is_gone_is_missing(
 ) -> None:
     """Also for the entry of another tool, which has no property of ours."""
     server.capabilities = replace(server.capabilities, makes_directories=True)
-    place = tmp_path / "theirs.lance"
+    place = tmp_path / "other.lance"
     add_entry(server, place)
     is_missing(READS["count"], namespace, place)
     place.mkdir()
@@ -197,7 +197,7 @@ def test_a_directory_that_the_catalog_made_and_is_gone_is_missing(
 def test_a_directory_that_a_catalog_did_not_make_is_undecided(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
-    add_entry(server, tmp_path / "theirs.lance")
+    add_entry(server, tmp_path / "other.lance")
     assert state_of(namespace) is DataState.UNDECIDED
 
 
@@ -509,7 +509,7 @@ def test_an_entry_of_another_tool_without_files_is_undecided_and_takes_a_write(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, call: Call, made: str
 ) -> None:
     """Other implementations declare tables without a file."""
-    place = tmp_path / "theirs" / "t.lance"
+    place = tmp_path / "other" / "t.lance"
     if made != "nothing":
         (place if made == "directory" else place.parent).mkdir(parents=True)
     add_entry(server, place)

@@ -64,11 +64,11 @@ rows = st.lists(
 
 @dataclass(frozen=True)
 class Both:
-    ours: MemoryNamespace
+    bridge: MemoryNamespace
     of_directory: api.LanceNamespace
 
     def ask(self, **options: Any) -> tuple[pa.Table, pa.Table]:
-        return ask(self.ours, **options), ask(self.of_directory, TABLE, **options)
+        return ask(self.bridge, **options), ask(self.of_directory, TABLE, **options)
 
 
 @pytest.fixture
@@ -130,9 +130,9 @@ def boolean(must: list[Any], should: list[Any], must_not: list[Any]) -> dict[str
     ids=str,
 )
 def test_the_same_request_has_the_same_answer(both: Both, options: dict[str, Any]) -> None:
-    ours, of_directory = both.ask(**options)
-    assert ours.schema == of_directory.schema
-    assert in_order(ours) == in_order(of_directory)
+    bridge, of_directory = both.ask(**options)
+    assert bridge.schema == of_directory.schema
+    assert in_order(bridge) == in_order(of_directory)
 
 
 def in_order(table: pa.Table) -> list[dict[str, Any]]:
@@ -159,23 +159,23 @@ def test_the_same_request_is_the_same_invalid_input(both: Both, options: dict[st
     with pytest.raises(errors.InvalidInputError):
         ask(both.of_directory, TABLE, **options)
     with pytest.raises(errors.InvalidInputError):
-        ask(both.ours, **options)
+        ask(both.bridge, **options)
 
 
 # -- where the two differ --------------------------------------------------------------------------
 
 
-def test_k_rows_are_returned_after_the_offset_where_theirs_counts_those_before(both: Both) -> None:
+def test_k_rows_are_returned_after_the_offset_where_pylance_counts_those_before(both: Both) -> None:
     """``k`` is the "number of results to return", ``offset`` the "number of results to skip"."""
-    ours, of_directory = both.ask(k=5, offset=2, vector=NEAR, columns=["id"])
-    assert (ours.num_rows, of_directory.num_rows) == (5, 3)
-    assert ours.slice(0, 3) == of_directory
+    bridge, of_directory = both.ask(k=5, offset=2, vector=NEAR, columns=["id"])
+    assert (bridge.num_rows, of_directory.num_rows) == (5, 3)
+    assert bridge.slice(0, 3) == of_directory
 
 
-def test_each_of_several_vectors_is_searched_for_where_theirs_takes_the_first(both: Both) -> None:
+def test_each_of_several_vectors_is_searched_for_where_pylance_takes_the_first(both: Both) -> None:
     """``multi_vector`` is "multiple query vectors for batch search"."""
-    ours, of_directory = both.ask(k=2, vectors=[NEAR, [0.0, 0.0, 0.0]], columns=["id"])
-    assert (ours.num_rows, of_directory.num_rows) == (4, 2)
+    bridge, of_directory = both.ask(k=2, vectors=[NEAR, [0.0, 0.0, 0.0]], columns=["id"])
+    assert (bridge.num_rows, of_directory.num_rows) == (4, 2)
 
 
 @pytest.mark.spec("operations.md#querytable")
@@ -190,13 +190,13 @@ def test_each_of_several_vectors_is_searched_for_where_theirs_takes_the_first(bo
     ],
     ids=str,
 )
-def test_what_is_wrong_with_a_request_has_its_code_where_theirs_is_internal(
+def test_what_is_wrong_with_a_request_has_its_code_where_pylance_is_internal(
     both: Both, options: dict[str, Any], code: type[errors.LanceNamespaceError]
 ) -> None:
     with pytest.raises(errors.InternalError):
         ask(both.of_directory, TABLE, **options)
     with pytest.raises(code):
-        ask(both.ours, **options)
+        ask(both.bridge, **options)
 
 
 @pytest.mark.parametrize(
@@ -212,34 +212,34 @@ def test_what_is_wrong_with_a_request_has_its_code_where_theirs_is_internal(
     ],
     ids=str,
 )
-def test_what_theirs_takes_no_notice_of_is_refused(both: Both, options: dict[str, Any]) -> None:
+def test_what_pylance_takes_no_notice_of_is_refused(both: Both, options: dict[str, Any]) -> None:
     ask(both.of_directory, TABLE, **options)
     with pytest.raises(errors.LanceNamespaceError) as refused:
-        ask(both.ours, **options)
+        ask(both.bridge, **options)
     assert refused.value.code in (
         errors.ErrorCode.INVALID_INPUT,
         errors.ErrorCode.TABLE_BRANCH_NOT_FOUND,
     )
 
 
-def test_rows_are_skipped_where_theirs_skips_none_because_k_is_0(both: Both) -> None:
+def test_rows_are_skipped_where_pylance_skips_none_because_k_is_0(both: Both) -> None:
     everything = ask(both.of_directory, TABLE, k=0, offset=4)
-    assert ask(both.ours, k=0, offset=4) == everything.slice(4)
+    assert ask(both.bridge, k=0, offset=4) == everything.slice(4)
 
 
-def test_a_vector_and_a_text_are_searched_together_where_theirs_fails(both: Both) -> None:
+def test_a_vector_and_a_text_are_searched_together_where_pylance_fails(both: Both) -> None:
     with pytest.raises(errors.InternalError):
         ask(both.of_directory, TABLE, vector=NEAR, text="w1")
-    assert ask(both.ours, vector=NEAR, text="w1").num_rows == 10
+    assert ask(both.bridge, vector=NEAR, text="w1").num_rows == 10
 
 
-def test_matches_of_different_terms_are_searched_together_only_by_theirs(both: Both) -> None:
+def test_matches_of_different_terms_are_searched_together_only_by_pylance(both: Both) -> None:
     """Pylance offers its Python callers no way to ask for that."""
     matches = [match("w1", column="s")["match"], match("b2", column="t")["match"]]
     text = {"multi_match": {"match_queries": matches}}
     assert ask(both.of_directory, TABLE, text=text).num_rows == 10
     with pytest.raises(errors.UnsupportedOperationError, match="multi_match"):
-        ask(both.ours, text=text)
+        ask(both.bridge, text=text)
 
 
 # -- filters ---------------------------------------------------------------------------------------

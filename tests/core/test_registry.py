@@ -254,11 +254,11 @@ def test_importing_the_core_imports_no_adapter() -> None:
 # -- whose namespace it is -------------------------------------------------------------------------
 
 
-class Theirs(lance_namespace.LanceNamespace):
+class Foreign(lance_namespace.LanceNamespace):
     """A namespace of another library."""
 
     def namespace_id(self) -> str:
-        return "theirs"
+        return "foreign"
 
 
 def test_only_lance_bridges_own_namespaces_pass(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_only_lance_bridges_own_namespaces_pass(tmp_path: Path) -> None:
         f"'dir' is pylance's own ({path}), but this works only on glue, hive, unity. Name a catalog"
     )
     with pytest.raises(InvalidInputError, match="not lance-bridge's own"):
-        registry.require_lance_bridge_class(Theirs, "theirs")
+        registry.require_lance_bridge_class(Foreign, "foreign")
 
 
 # -- methods that the capabilities of a catalog promise --------------------------------------------

@@ -58,7 +58,7 @@ FINDING = "Errors of Finding the Table"
 WITH_ERRORS = [*OPERATIONS, *BEYOND, FINDING, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
 """Fields without effect, or refused as a whole: what is in them need not be documented."""
-OURS, THEIRS = [*DATABASE, "t"], ["t"]
+TABLE, DIR_TABLE = [*DATABASE, "t"], ["t"]
 ANSWERS = None
 MAPPINGS = ("batch_delete_table_versions", "describe_table_version")
 """Methods of the directory namespace that take no models."""
@@ -205,36 +205,36 @@ def test_a_section_refers_to_the_errors_of_finding_the_table() -> None:
 
 
 class Both:
-    """The same rows in a namespace of ours and in one of theirs."""
+    """The same rows in a namespace of this library and in pylance's of a directory."""
 
     def __init__(self, root: Path) -> None:
-        self.ours, self.server = new_namespace(root / "ours")
+        self.own, self.server = new_namespace(root / "own")
         made: Callable[..., DirectoryNamespace] = DirectoryNamespace
-        self.theirs = made(root=str(root / "theirs"))
-        fill(self.ours, OURS)
-        self.theirs.create_table(api.CreateTableRequest(id=THEIRS), ipc(ROWS))
-        call(self.theirs, "create_table_index", THEIRS, column="id")
-        call(self.theirs, "create_table_tag", THEIRS, tag="first")
-        call(self.theirs, "create_table_branch", THEIRS, name=BRANCH)
+        self.directory = made(root=str(root / "directory"))
+        fill(self.own, TABLE)
+        self.directory.create_table(api.CreateTableRequest(id=DIR_TABLE), ipc(ROWS))
+        call(self.directory, "create_table_index", DIR_TABLE, column="id")
+        call(self.directory, "create_table_tag", DIR_TABLE, tag="first")
+        call(self.directory, "create_table_branch", DIR_TABLE, name=BRANCH)
 
-    def code(self, ours: bool, method: str, **fields: Any) -> int | str | None:
+    def code(self, own: bool, method: str, **fields: Any) -> int | str | None:
         """Return the code of the error that a request meets, its type, or None for an answer."""
         try:
-            if ours:
-                call(self.ours, method, OURS, **fields)
+            if own:
+                call(self.own, method, TABLE, **fields)
             elif method in MAPPINGS:
-                getattr(self.theirs, method)({"id": THEIRS, **FIELDS[method], **fields})
+                getattr(self.directory, method)({"id": DIR_TABLE, **FIELDS[method], **fields})
             else:
-                call(self.theirs, method, THEIRS, **fields)
+                call(self.directory, method, DIR_TABLE, **fields)
         except errors.LanceNamespaceError as error:
             return int(error.code)
         except (ValueError, RuntimeError) as error:
             return type(error).__name__
         return ANSWERS
 
-    def versions(self, ours: bool) -> tuple[int, int]:
+    def versions(self, own: bool) -> tuple[int, int]:
         """Return the latest versions of main and of the branch."""
-        found = (self.ours, OURS) if ours else (self.theirs, THEIRS)
+        found = (self.own, TABLE) if own else (self.directory, DIR_TABLE)
         request = api.DescribeTableRequest(id=found[1])
         opened = lance.dataset(found[0].describe_table(request).location or "")
         return int(opened.version), int(opened.checkout_version((BRANCH, None)).version)
@@ -302,12 +302,12 @@ DIFFERENT: list[tuple[str, dict[str, Any], int | None, int | str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "fields", "ours", "theirs"), DIFFERENT, ids=str)
+@pytest.mark.parametrize(("method", "fields", "own", "directory"), DIFFERENT, ids=str)
 def test_a_request_has_another_code_than_in_the_directory_namespace(
-    both: Both, method: str, fields: dict[str, Any], ours: int | None, theirs: int | str | None
+    both: Both, method: str, fields: dict[str, Any], own: int | None, directory: int | str | None
 ) -> None:
-    assert both.code(True, method, **fields) == ours
-    assert both.code(False, method, **fields) == theirs
+    assert both.code(True, method, **fields) == own
+    assert both.code(False, method, **fields) == directory
 
 
 BRANCHED = [
@@ -327,11 +327,11 @@ BRANCHED = [
 def test_a_branch_is_changed_where_the_directory_namespace_changes_main(
     both: Both, method: str
 ) -> None:
-    for ours in (True, False):
-        main, branch = both.versions(ours)
-        assert both.code(ours, method, branch=BRANCH) is ANSWERS
-        expected = (main, branch + 1) if ours else (main + 1, branch)
-        assert both.versions(ours) == expected
+    for own in (True, False):
+        main, branch = both.versions(own)
+        assert both.code(own, method, branch=BRANCH) is ANSWERS
+        expected = (main, branch + 1) if own else (main + 1, branch)
+        assert both.versions(own) == expected
 
 
 def test_all_versions_cannot_be_deleted_where_the_directory_namespace_loses_the_table(
@@ -346,10 +346,12 @@ def test_all_versions_cannot_be_deleted_where_the_directory_namespace_loses_the_
 
 def test_metadata_is_replaced_where_the_directory_namespace_merges_it(both: Both) -> None:
     for metadata in ({"a": "b"}, {"c": "d"}):
-        ours = call(both.ours, "update_table_schema_metadata", OURS, metadata=metadata).metadata
-        theirs = call(both.theirs, "update_table_schema_metadata", THEIRS, metadata=metadata)
-    assert ours == {"c": "d"}
-    assert theirs.metadata == {"a": "b", "c": "d"}
+        own = call(both.own, "update_table_schema_metadata", TABLE, metadata=metadata).metadata
+        directory = call(
+            both.directory, "update_table_schema_metadata", DIR_TABLE, metadata=metadata
+        )
+    assert own == {"c": "d"}
+    assert directory.metadata == {"a": "b", "c": "d"}
 
 
 def test_overwriting_keeps_the_schema_where_the_directory_namespace_takes_a_new_one(
@@ -357,10 +359,10 @@ def test_overwriting_keeps_the_schema_where_the_directory_namespace_takes_a_new_
 ) -> None:
     other = ipc(ROWS.select(["id"]).rename_columns(["other"]))
     with pytest.raises(errors.TableSchemaValidationError):
-        call(both.ours, "insert_into_table", OURS, rows=other, mode="Overwrite")
-    call(both.theirs, "insert_into_table", THEIRS, rows=other, mode="Overwrite")
+        call(both.own, "insert_into_table", TABLE, rows=other, mode="Overwrite")
+    call(both.directory, "insert_into_table", DIR_TABLE, rows=other, mode="Overwrite")
     with pytest.raises(errors.InternalError):
-        call(both.theirs, "count_table_rows", THEIRS)  # by a column that is gone
+        call(both.directory, "count_table_rows", DIR_TABLE)  # by a column that is gone
 
 
 def test_an_answer_names_the_transaction_where_the_directory_namespace_does_not(both: Both) -> None:
@@ -368,40 +370,40 @@ def test_an_answer_names_the_transaction_where_the_directory_namespace_does_not(
         *("insert_into_table", "merge_insert_into_table", "update_table"),
         *("delete_from_table", "alter_table_drop_columns"),
     ):
-        assert call(both.ours, method, OURS).transaction_id, method
-        assert call(both.theirs, method, THEIRS).transaction_id is None, method
+        assert call(both.own, method, TABLE).transaction_id, method
+        assert call(both.directory, method, DIR_TABLE).transaction_id is None, method
 
 
 def test_a_page_has_a_token_where_the_directory_namespace_gives_none(both: Both) -> None:
-    call(both.theirs, "insert_into_table", THEIRS)
-    assert call(both.ours, "list_table_versions", OURS, limit=1).page_token
-    assert call(both.theirs, "list_table_versions", THEIRS, limit=1).page_token is None
+    call(both.directory, "insert_into_table", DIR_TABLE)
+    assert call(both.own, "list_table_versions", TABLE, limit=1).page_token
+    assert call(both.directory, "list_table_versions", DIR_TABLE, limit=1).page_token is None
 
 
 def test_a_type_is_named_as_requests_name_it_where_the_directory_namespace_has_lances(
     both: Both,
 ) -> None:
-    ours = call(both.ours, "describe_table_index_stats", OURS)
-    theirs = call(both.theirs, "describe_table_index_stats", THEIRS, index_name=INDEX)
-    assert (ours.index_type, theirs.index_type) == ("BTREE", "BTree")
+    own = call(both.own, "describe_table_index_stats", TABLE)
+    directory = call(both.directory, "describe_table_index_stats", DIR_TABLE, index_name=INDEX)
+    assert (own.index_type, directory.index_type) == ("BTREE", "BTree")
 
 
 def test_a_status_is_spelled_as_the_specification_has_it(both: Both) -> None:
-    ours = call(both.ours, "describe_transaction", OURS)
-    theirs = call(both.theirs, "describe_transaction", THEIRS)
-    assert (ours.status, theirs.status) == ("Succeeded", "SUCCEEDED")
+    own = call(both.own, "describe_transaction", TABLE)
+    directory = call(both.directory, "describe_transaction", DIR_TABLE)
+    assert (own.status, directory.status) == ("Succeeded", "SUCCEEDED")
 
 
 def test_a_table_without_data_exists_where_the_directory_namespace_finds_none(both: Both) -> None:
-    for ns, table in ((both.ours, [*DATABASE, "new"]), (both.theirs, ["new"])):
+    for ns, table in ((both.own, [*DATABASE, "new"]), (both.directory, ["new"])):
         ns.declare_table(api.DeclareTableRequest(id=table))
     with pytest.raises(errors.InvalidTableStateError):
-        call(both.ours, "count_table_rows", [*DATABASE, "new"])
+        call(both.own, "count_table_rows", [*DATABASE, "new"])
     with pytest.raises(errors.TableNotFoundError):
-        call(both.theirs, "count_table_rows", ["new"])
-    assert call(both.ours, "list_table_tags", [*DATABASE, "new"]).tags == {}
+        call(both.directory, "count_table_rows", ["new"])
+    assert call(both.own, "list_table_tags", [*DATABASE, "new"]).tags == {}
     with pytest.raises(errors.TableNotFoundError):
-        call(both.theirs, "list_table_tags", ["new"])
+        call(both.directory, "list_table_tags", ["new"])
 
 
 def test_a_plan_of_another_table_is_refused_where_the_directory_namespace_shows_one(

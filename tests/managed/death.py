@@ -142,7 +142,7 @@ class Clients:
         done.result()
 
     def end(self) -> None:
-        """Let the clients that died go: nothing of theirs matters any more."""
+        """Let the clients that died go: what they did no longer matters."""
         self._end.set()
 
     def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:

@@ -238,17 +238,17 @@ def register_rows(
     return table
 
 
-def make_theirs(hive: Place, *marks: str) -> tuple[str, ...]:
-    """Make a table ``theirs`` in Hive as another implementation does."""
-    place = hive.lake / "theirs.lance"
+def make_foreign_table(hive: Place, *marks: str) -> tuple[str, ...]:
+    """Make a table ``foreign`` in Hive as another implementation does."""
+    place = hive.lake / "foreign.lance"
     lance.write_dataset(rows(), str(place))
     hive.make_namespace()
-    entry = raw_table(hive.prefix, "theirs", str(place))
+    entry = raw_table(hive.prefix, "foreign", str(place))
     for mark in marks:
         MARKS[mark](entry)
     with raw_client(hive.port) as client:
         client.create_table(entry)
-    return hive.table("theirs")
+    return hive.table("foreign")
 
 
 def set_parameter(hive: Place, name: str, key: str, value: str | None) -> None:

@@ -21,7 +21,7 @@ from .places import (
     counts_of,
     files,
     in_place,
-    make_theirs,
+    make_foreign_table,
     plan_in_place,
     read_by_name,
     register_rows,
@@ -43,7 +43,7 @@ OUR_OWN = ("lance_bridge.migration", "lance_bridge.revision", "transient_lastDdl
 def test_a_table_of_another_implementation_gets_our_properties_and_undoing_restores_it(
     hive: Place, mark: str
 ) -> None:
-    table = make_theirs(hive, mark)
+    table = make_foreign_table(hive, mark)
     before, data = hive.entries(), files(hive.lake)
     with in_place("properties", hive) as run:
         record = run.execute()
@@ -95,7 +95,7 @@ def test_a_table_of_another_implementation_in_glue_gets_our_properties_and_back(
     glue.make_namespace()
     lance.write_dataset(rows(), str(glue.lake / "t.lance"))
     entry = {
-        "Name": "theirs",
+        "Name": "foreign",
         "Parameters": {"table_type": "LANCE", "custom": "kept"},
         "StorageDescriptor": {"Columns": [], "Location": f"{glue.lake}/t.lance"},
     }
@@ -103,7 +103,7 @@ def test_a_table_of_another_implementation_in_glue_gets_our_properties_and_back(
     before = glue.entries()
     with in_place("properties", glue) as run:
         assert counts_of(run.execute()) == {"done": 1}
-        now = glue.state()[f"{glue.prefix}.theirs"]
+        now = glue.state()[f"{glue.prefix}.foreign"]
         assert now["type"] == "EXTERNAL_TABLE"
         assert now["parameters"] == {
             "table_type": "lance", "managed_by": "storage", "EXTERNAL": "TRUE", "custom": "kept",
@@ -148,14 +148,14 @@ def test_tables_whose_versions_the_catalog_holds_are_left_alone(hive: Place) -> 
 
 
 def test_an_entry_that_changed_since_the_plan_or_since_the_run_is_not_touched(hive: Place) -> None:
-    make_theirs(hive, "upper_case_type")
+    make_foreign_table(hive, "upper_case_type")
     with in_place("properties", hive) as stale:
-        set_parameter(hive, "theirs", "by", "one")
+        set_parameter(hive, "foreign", "by", "one")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             stale.execute()
         run = stale.another(**stale.options)
         run.execute()
-        set_parameter(hive, "theirs", "by", "two")
+        set_parameter(hive, "foreign", "by", "two")
         before = hive.entries()
         with pytest.raises(InvalidTableStateError, match="changed since"):
             run.undo()
@@ -167,7 +167,7 @@ def test_an_entry_that_changed_since_the_plan_or_since_the_run_is_not_touched(hi
 def test_what_others_change_after_a_run_was_killed_is_not_undone(
     hive: Place, *, is_resumed: bool
 ) -> None:
-    make_theirs(hive, "upper_case_type")
+    make_foreign_table(hive, "upper_case_type")
     before = hive.entries()
     with in_place("properties", hive) as run:
         with pytest.raises(Died), dying_before("done", "properties"):
@@ -177,7 +177,7 @@ def test_what_others_change_after_a_run_was_killed_is_not_undone(
         run.plan_again()
         with pytest.raises(Died), dying_before("done", "properties"):
             run.execute()
-        set_parameter(hive, "theirs", "by", "others")
+        set_parameter(hive, "foreign", "by", "others")
         if is_resumed:
             assert counts_of(run.execute()) == {"done": 1}
         changed = hive.entries()
@@ -188,7 +188,7 @@ def test_what_others_change_after_a_run_was_killed_is_not_undone(
 
 @pytest.mark.spec("migration.md#verifying")
 def test_verifying_finds_properties_that_others_changed(hive: Place) -> None:
-    table = make_theirs(hive, "upper_case_type")
+    table = make_foreign_table(hive, "upper_case_type")
     with in_place("properties", hive) as run:
         run.execute()
         with hive.connect() as namespace:

@@ -32,8 +32,8 @@ from .places import (
     Place,
     add_rows,
     files,
+    make_foreign_table,
     make_parquet_table,
-    make_theirs,
     read_by_name,
     register_rows,
     write,
@@ -261,7 +261,7 @@ def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
     [
         ["show", "nothing"],
         ["resume", "../x"],
-        ["properties", "prod", "--to", "theirs"],
+        ["properties", "prod", "--to", "foreign"],
         ["management", "prod", "--to", "nobody"],
         ["register", "relative", "prod", "-n", "db"],
         ["register", "/data", "prod", "-n", "a.b"],
@@ -335,7 +335,7 @@ def _add_catalog(tmp_path: Path, glue: Place) -> None:
 def two_catalogs(prod: Place, glue: Place, tmp_path: Path) -> None:
     """The catalogs that the examples name, and tables that they are about."""
     register_rows(prod, "orders")
-    make_theirs(prod, "upper_case_type")
+    make_foreign_table(prod, "upper_case_type")
     _add_catalog(tmp_path, glue)
 
 

@@ -88,10 +88,10 @@ def test_rows_and_branches_of_others_are_not_undone(scene: Scene) -> None:
     with scene.converting(database) as run:
         assert failed(run.execute()) == []
         made = scene.dataset("orders")
-        lance.dataset(made.uri).create_branch("theirs", made.version)
-        with pytest.raises(InvalidTableStateError, match="branch theirs"):
+        lance.dataset(made.uri).create_branch("other", made.version)
+        with pytest.raises(InvalidTableStateError, match="branch other"):
             run.undo()
-        lance.dataset(made.uri).branches.delete("theirs")
+        lance.dataset(made.uri).branches.delete("other")
         scene.dataset("orders").delete("id = 1")
         with pytest.raises(InvalidTableStateError, match="delete rows of other writers"):
             run.undo()
@@ -227,10 +227,10 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         with run.migration.journal(), pytest.raises(ConcurrentModificationError, match="being run"):
             run.execute()
         occupied.mkdir(parents=True)
-        (occupied / "theirs").write_text("x")
+        (occupied / "other").write_text("x")
         assert failed(run.execute(verify="checksums")) == []
         assert scene.dataset("orders").uri != str(occupied)
-        assert [each.name for each in occupied.iterdir()] == ["theirs"]
+        assert [each.name for each in occupied.iterdir()] == ["other"]
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
         assert "already used by a Lance table" in plan.blocked[0].blockers[0].text
         # Lance's own tables are none to be converted.
@@ -244,20 +244,20 @@ def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scen
     database = orders(scene)
     with scene.converting(database) as run:
 
-        def theirs_first(call: Any) -> Any:
+        def other_first(call: Any) -> Any:
             def between(table: Any, rows: Any) -> Any:
-                lance.write_dataset(pa.table({"theirs": [1]}), table.location)
+                lance.write_dataset(pa.table({"other": [1]}), table.location)
                 return call(table, rows)
 
             return between
 
-        with replaced(loading, "write_first", theirs_first):
+        with replaced(loading, "write_first", other_first):
             record = run.execute()
         assert "another writer" in failed(record)[0]
         assert "another writer has written" in failed(run.execute())[0]
         with pytest.raises(InvalidTableStateError, match="delete rows of other writers"):
             run.undo()
-    assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
+    assert scene.dataset("orders").to_table().to_pylist() == [{"other": 1}]
 
 
 def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:

@@ -225,8 +225,8 @@ def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
 ) -> None:
     assert counts_of(run.execute()) == {"done": 2}
     made = lance.dataset(str(copy))
-    made.create_branch("theirs", made.version)
-    with pytest.raises(InvalidTableStateError, match="branch theirs"):
+    made.create_branch("other", made.version)
+    with pytest.raises(InvalidTableStateError, match="branch other"):
         run.undo()
     origin = lance.dataset(str(source.lake / "a.lance"))
     origin.create_branch("dev", origin.version)
@@ -266,7 +266,7 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
 def test_files_of_others_are_neither_copied_nor_deleted(
     source: Place, target: Place, copy: Path
 ) -> None:
-    (source.lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
+    (source.lake / "a.lance" / "data" / "notes.parquet").write_text("other")
     with copying(source, target) as run:
         assert counts_of(run.execute()) == {"done": 2}
         assert not (copy / "data" / "notes.parquet").exists()

@@ -208,25 +208,25 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         run.plan(**options)
         place = out / scene.target / "t"
         place.mkdir(parents=True)
-        (place / "theirs").write_text("x")
+        (place / "other").write_text("x")
         record = run.execute()
         assert "was created after the plan" in failed(record)[0]
-        assert (place / "theirs").exists()
+        assert (place / "other").exists()
         plan = run.plan(**options)
         assert "already exists" in plan.blocked[0].blockers[0].text
-        (place / "theirs").unlink()
+        (place / "other").unlink()
         place.rmdir()
         run.plan(**options)
-        scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
+        scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS other")
         assert "already exists" in failed(run.execute())[0]
         with pytest.raises(errors.InvalidTableStateError, match="not the one that migration"):
             run.undo()
         scene.sql(f"DROP TABLE {database}.t")
         assert failed(run.execute()) == []
-        (place / "theirs").write_text("x")
+        (place / "other").write_text("x")
         with pytest.raises(errors.InvalidTableStateError, match="they were changed since"):
             run.undo()
-        assert (place / "theirs").exists()
+        assert (place / "other").exists()
         assert scene.spark.table(f"{database}.t").count() == 20
 
 
@@ -243,11 +243,11 @@ def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene
         place.parent.unlink()
         other.plan(**options)
         assert failed(other.execute()) == []
-        theirs = files_below(place)
+        written = files_below(place)
         assert "was created after the plan was made" in failed(one.execute())[0]
-        assert files_below(place) == theirs
+        assert files_below(place) == written
         assert one.undo().state is State.UNDONE
-        assert files_below(place) == theirs
+        assert files_below(place) == written
         assert other.undo().state is State.UNDONE
         assert list(place.parent.iterdir()) == []
 
@@ -268,10 +268,10 @@ def test_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> Non
                 one.execute()
             other.plan(**options)
             assert failed(other.execute()) == []
-            theirs = files_below(out / name)
+            written = files_below(out / name)
             assert "was created after the plan was made" in failed(one.execute())[0]
             assert one.undo().state is State.UNDONE
-            assert files_below(out / name) == theirs
+            assert files_below(out / name) == written
     assert sorted(each.name for each in out.iterdir()) == ["empty", "t"]
 
 

@@ -391,8 +391,8 @@ def test_foreign_entries_are_left_out_and_managed_tables_are_blocked(
         namespace.manage_table(table)
     with raw_client(hive.port) as client:
         other = client.get_table(*table)
-        other.tableName, other.parameters = "theirs", {"EXTERNAL": "TRUE"}
-        other.sd.location = f"file:{tmp_path}/theirs"
+        other.tableName, other.parameters = "foreign", {"EXTERNAL": "TRUE"}
+        other.sd.location = f"file:{tmp_path}/foreign"
         client.create_table(other)
     with entering(hive, glue) as run:
         plan = run.migration.plan()

@@ -61,7 +61,7 @@ from .places import (
     error_of,
     files,
     in_place,
-    make_theirs,
+    make_foreign_table,
     planned,
     register_rows,
     registering,
@@ -251,7 +251,7 @@ def case(request: pytest.FixtureRequest) -> Case:
         entries = planned("entries", between(hive, place), place.migrations, **select(hive))
         return Case(entries, place, hive.prefix, hive, {"target": own})
     if what == "marks in hive":
-        make_theirs(place, "upper_case_type", "stored_as_managed_table")
+        make_foreign_table(place, "upper_case_type", "stored_as_managed_table")
         return Case(in_place("properties", place), place, place.prefix)
     table = register_rows(place, "a")
     if what.startswith("to the storage"):

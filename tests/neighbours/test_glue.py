@@ -22,7 +22,7 @@ DATABASE = "sales"
 ROOT = f"s3://{BUCKET}/{DATABASE}"
 OURS = [DATABASE, "ours"]
 FILES = ["csv", "orc", "parquet"]
-THEIRS = {"id": [1, 2], "name": ["a", "b"]}
+OTHER_ROWS = {"id": [1, 2], "name": ["a", "b"]}
 ROWS = pa.table(
     {"id": pa.array([1, 2, 3]), "vector": pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float32(), 2))}
 )
@@ -92,8 +92,8 @@ def test_aws_sdk_for_pandas_lists_all_and_reads_its_own(ask_here: AskHere, publi
     assert found["names"] == found["shown"] == sorted([*FILES, "iceberg", "ours"])
     published = {"id": "bigint", "vector": "array<float>"}
     assert found["types"]["ours"] == (published if publishes else {})
-    assert found["rows"]["parquet"]["parquet"] == THEIRS
-    assert found["rows"]["orc"]["orc"] == THEIRS
+    assert found["rows"]["parquet"]["parquet"] == OTHER_ROWS
+    assert found["rows"]["orc"]["orc"] == OTHER_ROWS
     assert found["rows"]["ours"]["parquet"].startswith("ArrowInvalid: Parquet magic bytes")
     assert found["rows"]["ours"]["orc"].startswith("OSError: ")
 
@@ -102,7 +102,7 @@ def test_pyiceberg_lists_its_own_alone_and_refuses_ours(
     ask_here: AskHere, server: GlueServer
 ) -> None:
     found = ask_here("iceberg", database=DATABASE, root=ROOT, catalog=iceberg(server))
-    assert (found["names"], found["rows"]) == (["iceberg"], THEIRS)
+    assert (found["names"], found["rows"]) == (["iceberg"], OTHER_ROWS)
     assert found["exists"] is False
     for call in ("load", "purge", "rename"):
         assert found[call].startswith("NoSuchIcebergTableError: ")

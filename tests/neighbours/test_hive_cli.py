@@ -16,7 +16,7 @@ from lance_bridge_hive import HiveNamespace
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
 DATABASE = "hive_cli"
-OURS, THEIRS = f"{DATABASE}.ours", f"{DATABASE}.theirs"
+LANCE_TABLE, ORC_TABLE = f"{DATABASE}.ours", f"{DATABASE}.orc"
 ROWS = pa.table(
     {"id": pa.array([1, 2, 3]), "vector": pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float32(), 2))}
 )
@@ -39,13 +39,13 @@ def calls(
     calls = Calls(HiveNamespace(uri=metastores.get("2.3").uri, root=root))
     calls.create_namespace([DATABASE])
     *_, made = hive.run(
-        f"CREATE TABLE {THEIRS} (id INT, name STRING) STORED AS ORC",
-        f"INSERT INTO {THEIRS} VALUES (1, 'a'), (2, 'b')",
-        f"SELECT * FROM {THEIRS}",
+        f"CREATE TABLE {ORC_TABLE} (id INT, name STRING) STORED AS ORC",
+        f"INSERT INTO {ORC_TABLE} VALUES (1, 'a'), (2, 'b')",
+        f"SELECT * FROM {ORC_TABLE}",
     )
     assert made == VALUES
     yield calls
-    hive.run(f"DROP TABLE {THEIRS}")
+    hive.run(f"DROP TABLE {ORC_TABLE}")
     calls.drop_namespace([DATABASE])
 
 
@@ -65,31 +65,31 @@ def ours(calls: Calls, publishes: bool) -> Iterator[Path]:
 
 
 def test_hive_lists_and_describes_it(hive: HiveCommandLine, publishes: bool) -> None:
-    tables, extended, columns, formatted, made, theirs = hive.run(
+    tables, extended, columns, formatted, made, orc_rows = hive.run(
         f"SHOW TABLES IN {DATABASE}",
         f"SHOW TABLE EXTENDED IN {DATABASE} LIKE '*'",
-        f"DESCRIBE {OURS}",
-        f"DESCRIBE FORMATTED {OURS}",
-        f"SHOW CREATE TABLE {OURS}",
-        f"SELECT * FROM {THEIRS}",
+        f"DESCRIBE {LANCE_TABLE}",
+        f"DESCRIBE FORMATTED {LANCE_TABLE}",
+        f"SHOW CREATE TABLE {LANCE_TABLE}",
+        f"SELECT * FROM {ORC_TABLE}",
     )
-    assert tables.split() == ["ours", "theirs"]
+    assert tables.split() == ["orc", "ours"]
     assert extended.count("tableName:") == 2
     published = ["id", "bigint", "vector", "array<float>"]
     assert columns.split() == (published if publishes else [])
     assert "org.apache.hadoop.hive.serde2.lazybinary.LazyBinarySerDe" in formatted
     assert made.startswith("CREATE EXTERNAL TABLE")
-    assert theirs == VALUES
+    assert orc_rows == VALUES
 
 
 def test_hive_refuses_to_read_it(hive: HiveCommandLine, publishes: bool) -> None:
     """No row is made of its files, and no count is taken from published statistics."""
     count, literal, rows, column, joined = hive.run(
-        f"SELECT count(*) FROM {OURS}",
-        f"SELECT 1 FROM {OURS}",
-        f"SELECT * FROM {OURS}",
-        f"SELECT id FROM {OURS}",
-        f"SELECT o.id FROM {OURS} o JOIN {THEIRS} t ON o.id = t.id",
+        f"SELECT count(*) FROM {LANCE_TABLE}",
+        f"SELECT 1 FROM {LANCE_TABLE}",
+        f"SELECT * FROM {LANCE_TABLE}",
+        f"SELECT id FROM {LANCE_TABLE}",
+        f"SELECT o.id FROM {LANCE_TABLE} o JOIN {ORC_TABLE} t ON o.id = t.id",
     )
     assert NO_INPUT in count
     assert NO_INPUT in literal
@@ -103,9 +103,9 @@ def test_hive_refuses_to_change_its_rows(
 ) -> None:
     values = "SELECT id, array(cast(1 AS FLOAT))" if publishes else "SELECT id"
     inserted, truncated, analyzed = hive.run(
-        f"INSERT INTO {OURS} {values} FROM {THEIRS}",
-        f"TRUNCATE TABLE {OURS}",
-        f"ANALYZE TABLE {OURS} COMPUTE STATISTICS",
+        f"INSERT INTO {LANCE_TABLE} {values} FROM {ORC_TABLE}",
+        f"TRUNCATE TABLE {LANCE_TABLE}",
+        f"ANALYZE TABLE {LANCE_TABLE} COMPUTE STATISTICS",
     )
     assert NO_OUTPUT in inserted
     assert "Cannot truncate non-managed table" in truncated
@@ -119,16 +119,16 @@ def test_what_hive_changes_of_the_entry_leaves_the_table_whole(
     """LOAD DATA puts a file beside the table's own, which nobody reads."""
     file = tmp_path / "rows.txt"
     file.write_text("4\n", encoding="utf-8")
-    *changes, refused, theirs = hive.run(
-        f"ALTER TABLE {OURS} ADD COLUMNS (extra INT)",
-        f"LOAD DATA LOCAL INPATH '{file}' INTO TABLE {OURS}",
-        f"ALTER TABLE {OURS} RENAME TO {DATABASE}.renamed",
+    *changes, refused, orc_rows = hive.run(
+        f"ALTER TABLE {LANCE_TABLE} ADD COLUMNS (extra INT)",
+        f"LOAD DATA LOCAL INPATH '{file}' INTO TABLE {LANCE_TABLE}",
+        f"ALTER TABLE {LANCE_TABLE} RENAME TO {DATABASE}.renamed",
         f"SELECT * FROM {DATABASE}.renamed",
-        f"SELECT * FROM {THEIRS}",
+        f"SELECT * FROM {ORC_TABLE}",
     )
     assert changes == ["", "", ""]
     assert NO_INPUT in refused
-    assert theirs == VALUES
+    assert orc_rows == VALUES
     assert calls.count([DATABASE, "renamed"]) == 3
     calls.rename_table([DATABASE, "renamed"], "ours")
 
@@ -136,7 +136,7 @@ def test_what_hive_changes_of_the_entry_leaves_the_table_whole(
 def test_a_table_that_hive_drops_keeps_its_files(
     hive: HiveCommandLine, calls: Calls, ours: Path
 ) -> None:
-    assert hive.run(f"DROP TABLE {OURS}") == [""]
+    assert hive.run(f"DROP TABLE {LANCE_TABLE}") == [""]
     assert calls.all_tables([DATABASE]) == []
     calls.register_table([DATABASE, "ours"], str(ours))
     assert calls.count([DATABASE, "ours"]) == 3

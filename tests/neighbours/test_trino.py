@@ -30,7 +30,7 @@ DATABASE = "trino_sales"
 ROWS = pa.table(
     {"id": pa.array([1, 2, 3]), "vector": pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float32(), 2))}
 )
-THEIRS = {"parquet": "{}", "orc": "{}", "iceberg": "{}_iceberg"}
+OTHER_FORMATS = {"parquet": "{}", "orc": "{}", "iceberg": "{}_iceberg"}
 """Tables of others, and the catalog with which Trino reads each."""
 VALUES = [[1, "a"], [2, "b"]]
 PUBLISHED = [["id", "bigint"], ["vector", "array(real)"]]
@@ -70,9 +70,9 @@ class Place:
         [found] = self.run(f"DESCRIBE {self.name}.{DATABASE}.{table}")
         return [each[:2] for each in found]
 
-    def read_theirs(self) -> list[Any]:
+    def read_other_tables(self) -> list[Any]:
         """Return the rows of the other tables."""
-        catalogs = {table: catalog.format(self.name) for table, catalog in THEIRS.items()}
+        catalogs = {table: catalog.format(self.name) for table, catalog in OTHER_FORMATS.items()}
         return self.run(
             *(
                 f"SELECT * FROM {catalog}.{DATABASE}.{table} ORDER BY id"
@@ -133,7 +133,7 @@ def place(
     Trino's Hive connector writes statistics that this Glue does not have.
     """
     name = request.param
-    root, theirs = f"s3://{BUCKET}/{name}", f"s3://{BUCKET}/{name}/theirs"
+    root, others = f"s3://{BUCKET}/{name}", f"s3://{BUCKET}/{name}/others"
     storage = {f"storage.{key}": value for key, value in server.storage_options.items()}
     metastore = metastores.get("2.3")
     if name == "glue":
@@ -142,9 +142,9 @@ def place(
     else:
         client = HiveNamespace(uri=metastore.uri, **storage, root=root)
         read = hive_reader(metastore.port)
-    assert run(f"CREATE SCHEMA {name}.{DATABASE} WITH (location = '{theirs}')") == [[]]
+    assert run(f"CREATE SCHEMA {name}.{DATABASE} WITH (location = '{others}')") == [[]]
     if name == "glue":
-        ask("aws_pandas", "write", server.environment, database=DATABASE, root=theirs)
+        ask("aws_pandas", "write", server.environment, database=DATABASE, root=others)
     else:
         assert run(*(make(name, each) for each in ("parquet", "orc"))) == [[[2]]] * 2
     assert run(make(f"{name}_iceberg", "iceberg")) == [[[2]]]
@@ -173,11 +173,11 @@ def ours(place: Place, publishes: bool) -> Iterator[str]:
     before = place.entries()
     properties = {"publish.columns": "true"} if publishes else {}
     place.calls.create_table([DATABASE, "ours"], ROWS, properties=properties)
-    assert place.read_theirs() == [VALUES] * 3
+    assert place.read_other_tables() == [VALUES] * 3
     yield f"{place.name}.{DATABASE}.ours"
     place.calls.drop_table([DATABASE, "ours"])
     assert place.entries() == before
-    assert place.read_theirs() == [VALUES] * 3
+    assert place.read_other_tables() == [VALUES] * 3
 
 
 def test_trino_lists_all_tables_and_the_columns_of_a_whole_database(
@@ -191,7 +191,7 @@ def test_trino_lists_all_tables_and_the_columns_of_a_whole_database(
         f"WHERE catalog_name = '{place.name}' AND schema_name = '{DATABASE}'",
     )
     csv = ["csv"] if place.name == "glue" else []
-    names = sorted([*THEIRS, *csv, "ours"])
+    names = sorted([*OTHER_FORMATS, *csv, "ours"])
     assert sorted(name for [name] in tables) == sorted(name for [name] in comments) == names
     shown = [rest for table, *rest in columns if table == "ours"]
     assert shown == place.columns("ours") == (PUBLISHED if publishes else [])
@@ -244,7 +244,7 @@ def test_the_iceberg_connector_lists_it_and_refuses_all_else(place: Place, ours:
         f"ALTER TABLE {other} RENAME TO {catalog}.{DATABASE}.renamed",
         f"DROP TABLE {other}",
     )
-    assert {name for [name] in tables} >= {*THEIRS, "ours"}
+    assert {name for [name] in tables} >= {*OTHER_FORMATS, "ours"}
     assert columns == [["iceberg"]]
     assert refused == [f"{NOT_ICEBERG}{DATABASE}.ours"] * 5
 

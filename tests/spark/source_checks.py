@@ -114,9 +114,9 @@ def check_a_stream_copies_a_table_once(db: Database) -> None:
 
 def require_same(found: Any, expected: Any) -> None:
     """Compare the rows of two DataFrames, whatever their order."""
-    ours, theirs = (sorted(map(repr, frame.collect())) for frame in (found, expected))
-    assert ours == theirs, "\n".join(
-        f"{a}\n  {b}" for a, b in zip(ours, theirs, strict=False) if a != b
+    found_rows, expected_rows = (sorted(map(repr, frame.collect())) for frame in (found, expected))
+    assert found_rows == expected_rows, "\n".join(
+        f"{a}\n  {b}" for a, b in zip(found_rows, expected_rows, strict=False) if a != b
     )
 
 

@@ -32,8 +32,8 @@ def check_ordinary_tables_are_joined_with_and_never_touched(db: Database) -> Non
     in_hive = db.sql(f"SHOW TABLES IN spark_catalog.{db.namespace}").collect()
     assert "people" in [row.tableName for row in in_hive], in_hive
     for statement in ("SELECT * FROM", "DROP TABLE"):
-        theirs = f"{db.name}.people"
-        assert "people" in db.fails(f"{statement} {theirs}", "not a Lance table")
+        ordinary = f"{db.name}.people"
+        assert "people" in db.fails(f"{statement} {ordinary}", "not a Lance table")
     db.sql(f"INSERT INTO {ordinary} SELECT id + 10, 'copied' FROM {ours}")
     assert db.spark.table(ordinary).count() == 6
     db.sql(f"DROP TABLE {ours}")

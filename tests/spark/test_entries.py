@@ -198,8 +198,8 @@ def look(spark: Any, database: str) -> dict[str, Any]:
                 found[f"{name}: {query} {statistics}"] = answer
     shown = spark.sql(f"SHOW TABLE EXTENDED IN {database} LIKE '*'").collect()
     found["shown"] = sorted(row["tableName"] for row in shown)
-    spark.sql(f"CREATE TABLE {database}.theirs USING parquet AS SELECT 1 AS id")
-    found["theirs"] = spark.table(f"{database}.theirs").count()
+    spark.sql(f"CREATE TABLE {database}.parquet_table USING parquet AS SELECT 1 AS id")
+    found["parquet_table"] = spark.table(f"{database}.parquet_table").count()
     return found
 
 
@@ -236,7 +236,7 @@ def test_no_query_returns_rows(seen: dict[str, Any], name: str) -> None:
 
 def test_other_tables_are_listed_and_read(seen: dict[str, Any]) -> None:
     assert seen["shown"] == ["plain", "published"]
-    assert seen["theirs"] == 1
+    assert seen["parquet_table"] == 1
 
 
 def test_writes_of_spark_publish_columns(

@@ -369,11 +369,11 @@ def test_rows_that_are_updated_meanwhile_are_a_conflict_that_loses_nothing(
 ) -> None:
     place = make(tmp_path / "t", fragments=2)
     other: Any = Interrupted(
-        spark, lambda: lance.dataset(place).update({"text": "'theirs'"}, where="id = 7")
+        spark, lambda: lance.dataset(place).update({"text": "'other'"}, where="id = 7")
     )
     with pytest.raises(errors.ConcurrentModificationError):
         backfill(other, place, "text", "'mine'")
-    assert values(place, "text")[7] == "theirs"
+    assert values(place, "text")[7] == "other"
     assert "mine" not in values(place, "text")
 
 

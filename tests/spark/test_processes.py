@@ -264,9 +264,9 @@ def test_a_task_that_reads_and_writes_imports_no_catalog(tmp_path: Path) -> None
     rows, modules = json.loads(done.stdout)
     assert rows == [[4, 4], [4, 4]]
     assert not set(CLIENTS) & {each.partition(".")[0] for each in modules}
-    ours = {each for each in modules if each.startswith("lance_bridge")}
-    assert not set(DRIVERS) & ours
-    assert {each.partition(".")[0] for each in ours} <= {"lance_bridge", "lance_bridge_spark"}
+    own_end = {each for each in modules if each.startswith("lance_bridge")}
+    assert not set(DRIVERS) & own_end
+    assert {each.partition(".")[0] for each in own_end} <= {"lance_bridge", "lance_bridge_spark"}
 
 
 def test_the_process_that_reads_on_an_executor_imports_no_catalog() -> None:
@@ -388,8 +388,8 @@ SECONDS = 60
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Future[int]]]:
     """The driver's end of a connection to the service, and the exit code that it will have."""
-    ours, theirs = socket.socketpair()
-    channel = Channel(theirs.makefile("rb"), theirs.makefile("wb"))
+    own_end, other_end = socket.socketpair()
+    channel = Channel(other_end.makefile("rb"), other_end.makefile("wb"))
     codes: list[int] = []
     monkeypatch.setattr(processes, "open_standard_channel", lambda: channel)
     # What it does to its whole process would be done to that of the tests.
@@ -400,8 +400,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Fu
         processes.main("driver")
         return codes.pop()
 
-    with theirs, ThreadPoolExecutor(1) as thread, ours:
-        yield ours, thread.submit(main)
+    with other_end, ThreadPoolExecutor(1) as thread, own_end:
+        yield own_end, thread.submit(main)
 
 
 @pytest.mark.quick
@@ -451,12 +451,12 @@ def read_some(partitions: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def connection() -> Iterator[socket.socket]:
-    ours, theirs = socket.socketpair()
+    own_end, other_end = socket.socketpair()
     ended.clear()
-    thread = threading.Thread(target=processes.answer, args=(theirs,))
+    thread = threading.Thread(target=processes.answer, args=(other_end,))
     thread.start()
-    with ours:
-        yield ours
+    with own_end:
+        yield own_end
     thread.join(SECONDS)
     assert not thread.is_alive()
 

@@ -101,7 +101,7 @@ def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_pa
         assert pool.submit(namespaces).result(60) == ["db"]
 
 
-def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: Any) -> None:
+def test_catalogs_of_the_settings_get_the_class_and_others_keep_their_own(spark: Any) -> None:
     spark.conf.set("spark.sql.catalog.found.impl", "hive")
     spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
     spark.conf.set("spark.sql.catalog.foreign.impl", "hive")

@@ -129,8 +129,8 @@ def test_entries_of_other_implementations_are_completed(
     assert bool(entry.record.problems) != is_complete
     entry.refresh_entry()
     after = raw(server, database, "t")
-    theirs = before["StorageDescriptor"]
-    assert {key: after["StorageDescriptor"][key] for key in theirs} == theirs
+    descriptor = before["StorageDescriptor"]
+    assert {key: after["StorageDescriptor"][key] for key in descriptor} == descriptor
     assert before["Parameters"].items() <= after["Parameters"].items()
     assert (after == before) if is_complete else refused_by_aws_client(after) == []
 
@@ -166,9 +166,9 @@ def test_a_change_by_another_client_is_kept_when_an_entry_is_completed(
 ) -> None:
     make_incomplete(server, database)
     entry = entry_of(calls, database, "t")
-    theirs = raw(server, database, "t")
+    foreign = raw(server, database, "t")
     own = ("Name", "TableType", "Parameters", "StorageDescriptor")
-    table = {**{k: v for k, v in theirs.items() if k in own}, "Owner": "sales"}
+    table = {**{k: v for k, v in foreign.items() if k in own}, "Owner": "sales"}
     table["Parameters"] = {**table["Parameters"], "team": "sales"}
     server.glue.update_table(DatabaseName=database, TableInput=table)
     proxy.reset()

@@ -91,8 +91,8 @@ def test_a_link_to_a_database_is_worked_with_under_its_own_name(
     ("answer", "location"),
     [
         (
-            Answer.of_json(200, {"Database": {"Name": "theirs", "LocationUri": "s3://b/theirs"}}),
-            "s3://b/theirs",
+            Answer.of_json(200, {"Database": {"Name": "foreign", "LocationUri": "s3://b/foreign"}}),
+            "s3://b/foreign",
         ),
         (Answer.of_aws("EntityNotFoundException"), None),
         (Answer.of_aws("AccessDeniedException"), None),
@@ -102,12 +102,12 @@ def test_a_link_to_a_database_is_worked_with_under_its_own_name(
 def test_a_link_has_the_location_of_its_target_where_that_can_be_read(
     server: GlueServer, proxy: HttpProxy, answer: Answer, location: str | None
 ) -> None:
-    target = {"CatalogId": ACCOUNT, "DatabaseName": "theirs"}
+    target = {"CatalogId": ACCOUNT, "DatabaseName": "foreign"}
     proxy.fail_next("GetDatabase", shown_as("Database", TargetDatabase=target))
     proxy.fail_next("GetDatabase", answer)
     record = catalog_at(proxy.endpoint, server).load_namespace(("l",))
     assert (record.path, record.location) == (("l",), location)
-    assert proxy.requests[-1].json == {"Name": "theirs", "CatalogId": ACCOUNT}
+    assert proxy.requests[-1].json == {"Name": "foreign", "CatalogId": ACCOUNT}
 
 
 @pytest.mark.parametrize("link", ["database", "table"])
@@ -182,18 +182,18 @@ def test_a_link_to_another_catalogs_database_keeps_what_lies_there(
     connect: Connect, calls: Calls, server: GlueServer, database: str
 ) -> None:
     declare(calls, database)
-    theirs = connect(catalog_id=OTHER_ACCOUNT)
+    other_account = connect(catalog_id=OTHER_ACCOUNT)
     for number, link in enumerate((database, f"{database}_link")):
         link_database(server, link, database, catalog=OTHER_ACCOUNT)
         own = f"{database}_own{number}"
-        theirs.create_namespace([own])
+        other_account.create_namespace([own])
         place = f"s3://{BUCKET}/{database}/t"
-        theirs.register_table([own, "mine"], place)
+        other_account.register_table([own, "mine"], place)
         with pytest.raises(InvalidTableStateError, match=f"link to {database} of catalog"):
-            theirs.drop_table([link, "t"])
+            other_account.drop_table([link, "t"])
         with pytest.raises(InvalidTableStateError, match="overlaps"):
-            theirs.drop_table([own, "mine"])
-        theirs.deregister_table([own, "mine"])
+            other_account.drop_table([own, "mine"])
+        other_account.deregister_table([own, "mine"])
         server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=link)
         server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=own)
     assert calls.all_tables([database]) == ["t"]
@@ -310,7 +310,7 @@ def test_an_orphaned_link_to_a_table_stays_in_the_listing_of_entries(
 def test_a_target_that_may_not_be_read_is_a_refusal_and_not_an_absence(
     calls: Calls, proxy: HttpProxy, database: str
 ) -> None:
-    link = {"Name": "l", "TargetTable": {"DatabaseName": "theirs", "Name": "t"}}
+    link = {"Name": "l", "TargetTable": {"DatabaseName": "foreign", "Name": "t"}}
     proxy.fail_next("GetTable", Answer.of_json(200, {"Table": link}))
     proxy.fail_next(
         "GetTable", Answer.of_aws("AccessDeniedException", "Insufficient Lake Formation")
@@ -374,7 +374,7 @@ def test_a_federated_database_whose_source_is_gone_stops_nothing_and_can_be_drop
     calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     name = f"{database}_shared"
-    federated = {"Identifier": "arn:x", "ConnectionName": "theirs"}
+    federated = {"Identifier": "arn:x", "ConnectionName": "foreign"}
     server.glue.create_database(DatabaseInput={"Name": name, "FederatedDatabase": federated})
     declare(calls, database)
     gone = Answer.of_json(

@@ -306,8 +306,8 @@ def test_a_read_of_two_states_at_once_is_made_again(
 def test_what_others_changed_under_our_revision_is_read_all_the_same(
     catalog: HiveCatalog, metastore: Metastore, entry: TableRecord
 ) -> None:
-    set_by_others(metastore.port, entry.path, "team", "theirs")
-    assert catalog.load_table(entry.path).properties["team"] == "theirs"
+    set_by_others(metastore.port, entry.path, "team", "other")
+    assert catalog.load_table(entry.path).properties["team"] == "other"
 
 
 # -- guards that do not hold ---------------------------------------------------------------------

@@ -268,9 +268,9 @@ def test_a_table_whose_records_are_gone_can_be_read_and_dropped_and_not_changed(
 def test_properties_that_others_add_are_kept(
     straight: HiveCatalog, metastore: Metastore, entry: TableRecord
 ) -> None:
-    set_by_others(metastore.port, entry.path, "team", "theirs")
+    set_by_others(metastore.port, entry.path, "team", "other")
     found = straight.load_table(entry.path)
-    assert found.properties["team"] == "theirs"
+    assert found.properties["team"] == "other"
     straight.alter_table(with_property(found, COUNT, "1"))
-    assert straight.load_table(entry.path).properties["team"] == "theirs"
+    assert straight.load_table(entry.path).properties["team"] == "other"
     assert count_of(straight, entry.path) == 1

@@ -42,7 +42,7 @@ pytestmark = [
 
 OURS = (INPUT_FORMAT, OUTPUT_FORMAT, SERDE)
 SIMPLE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-THEIRS = "com.lancedb.lance.mapred.Lance"
+LANCEDB = "com.lancedb.lance.mapred.Lance"
 ROWS = pa.table(
     {
         "id": pa.array([1, 2, 3], pa.int64()),
@@ -102,8 +102,8 @@ def written_before(table: Any) -> None:
 
 INCOMPLETE: list[tuple[Callable[[Any], None], tuple[str, str, str]]] = [
     (no_formats, OURS),
-    (no_serde, (f"{THEIRS}InputFormat", f"{THEIRS}OutputFormat", SERDE)),
-    (only_a_serde, (INPUT_FORMAT, OUTPUT_FORMAT, f"{THEIRS}SerDe")),
+    (no_serde, (f"{LANCEDB}InputFormat", f"{LANCEDB}OutputFormat", SERDE)),
+    (only_a_serde, (INPUT_FORMAT, OUTPUT_FORMAT, f"{LANCEDB}SerDe")),
     (written_before, OURS),
 ]
 

@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
 
 
 @pytest.fixture
-def theirs(server: Metastore, connected: Calls) -> Iterator[str]:
+def other_db(server: Metastore, connected: Calls) -> Iterator[str]:
     """A database for entries of others."""
     with database_on(server, connected) as name:
         yield name
@@ -83,7 +83,7 @@ def symlinks_to_delta(table: Any, path: str) -> None:
 def test_a_table_in_the_directory_of_another_entry_keeps_its_files(
     server: Metastore,
     connected: Calls,
-    theirs: str,
+    other_db: str,
     mine: list[str],
     tmp_path: Path,
     *,
@@ -91,17 +91,17 @@ def test_a_table_in_the_directory_of_another_entry_keeps_its_files(
 ) -> None:
     location = tmp_path / "shared"
     lance.write_dataset(pa.table({"id": [1]}), location)
-    entry = raw_table(theirs, "other", str(location))
+    entry = raw_table(other_db, "other", str(location))
     entry.parameters = {"EXTERNAL": "TRUE"}
     change(entry, str(location))
     with raw_client(server.port) as raw:
         raw.create_table(entry)
     connected.register_table(mine, str(location))
-    with pytest.raises(errors.InvalidTableStateError, match=f"overlaps that of '{theirs}.other'"):
+    with pytest.raises(errors.InvalidTableStateError, match=f"overlaps that of '{other_db}.other'"):
         connected.drop_table(mine)
     assert lance.dataset(location).count_rows() == 1
     with raw_client(server.port) as raw:
-        raw.drop_table(theirs, "other", False)
+        raw.drop_table(other_db, "other", False)
     connected.drop_table(mine)
     assert not (location / "_versions").exists()
 
@@ -110,7 +110,7 @@ def test_a_table_in_the_directory_of_another_entry_keeps_its_files(
 def test_partitions_of_spark_keep_their_files(
     server: Metastore,
     connected: Calls,
-    theirs: str,
+    other_db: str,
     mine: list[str],
     tmp_path: Path,
     *,
@@ -119,7 +119,7 @@ def test_partitions_of_spark_keep_their_files(
     files = Path(connected.create_table(mine, pa.table({"id": [1]})).location or "")
     (files / "day=1").mkdir()
     (files / "day=1" / "part-0.json").write_text("{}")
-    entry = raw_table(theirs, "days", str(tmp_path / "days"))
+    entry = raw_table(other_db, "days", str(tmp_path / "days"))
     entry.parameters = {"EXTERNAL": "TRUE", "spark.sql.sources.provider": "json"}
     entry.partitionKeys = [hive.FieldSchema(name="day", type="string")]
     place = files / "day=1" if location == "partition" else tmp_path / "none"
@@ -139,18 +139,18 @@ def test_insert_only_tables_block_nothing(metastores: Metastores, tmp_path: Path
     server = metastores.get("3.1")
     with (
         open_calls(uri=server.uri, root=str(tmp_path)) as calls,
-        database_on(server, calls) as theirs,
+        database_on(server, calls) as other_db,
         database_on(server, calls) as ours,
         raw_client(server.port) as raw,
     ):
-        entry = raw_table(theirs, "acid", str(tmp_path / "acid"))
+        entry = raw_table(other_db, "acid", str(tmp_path / "acid"))
         entry.tableType = "MANAGED_TABLE"
         entry.parameters = {"transactional": "true", "transactional_properties": "insert_only"}
         raw.create_table(entry)
         with pytest.raises(errors.InvalidInputError, match="not a Lance table"):
-            calls.describe_table([theirs, "acid"])
+            calls.describe_table([other_db, "acid"])
         with pytest.raises(errors.TableAlreadyExistsError):
-            calls.declare_table([theirs, "acid"])
+            calls.declare_table([other_db, "acid"])
         calls.create_table([ours, "mine"], pa.table({"id": [1]}))
         calls.drop_table([ours, "mine"])
 
@@ -241,15 +241,15 @@ def test_a_table_of_another_catalog_keeps_the_files_that_it_shares(
     place = tmp_path / "t.lance"
     lance.write_dataset(ROWS, place)
     mine = register(calls, [database, "t"], place)
-    theirs = register(with_catalogs, [*elsewhere, "t"], place)
+    other_table = register(with_catalogs, [*elsewhere, "t"], place)
     for request in (
         lambda: calls.drop_table(mine),
         lambda: calls.drop_namespace([database], behavior="Cascade"),
     ):
-        with pytest.raises(errors.InvalidTableStateError, match=f"overlaps.*{theirs[0]}"):
+        with pytest.raises(errors.InvalidTableStateError, match=f"overlaps.*{other_table[0]}"):
             request()
     assert lance.dataset(place).count_rows() == 3
-    with_catalogs.deregister_table(theirs)
+    with_catalogs.deregister_table(other_table)
     calls.drop_table(mine)
     assert not place.exists()
 

@@ -1,4 +1,4 @@
-"""Users with a part of the rights: nothing of theirs is lost, vended away or orphaned.
+"""Users with a part of the rights: none of their tables is lost, vended or orphaned.
 
 The open-source server lists a schema to those who have USE SCHEMA, and its owner need not have it.
 It checks a location before the name, and says "Access denied".

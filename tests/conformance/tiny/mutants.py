@@ -40,7 +40,7 @@ Mistakes = Mapping[str, Callable[..., Any]]
 
 
 class Mutant(TinyCatalog):
-    """The correct adapter; its subclasses are groups, and theirs make one thing wrong each."""
+    """The correct adapter; its subclasses are groups, whose own make one thing wrong."""
 
     group: ClassVar[str]
 

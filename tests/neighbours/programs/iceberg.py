@@ -14,30 +14,30 @@ ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 given = json.load(sys.stdin)
 database, root, properties = given["database"], given["root"], given["catalog"]
 catalog = load_catalog("neighbour", **properties)
-THEIRS, OURS = f"{database}.iceberg", f"{database}.ours"
+ICEBERG_TABLE, LANCE_TABLE = f"{database}.iceberg", f"{database}.ours"
 
 
 def write() -> None:
     """Make a table; on a metastore without rows, as those of tests have no table of locks."""
-    table = catalog.create_table(THEIRS, ROWS.schema, f"{root}/iceberg")
+    table = catalog.create_table(ICEBERG_TABLE, ROWS.schema, f"{root}/iceberg")
     if properties["type"] == "glue":
         table.append(ROWS)
 
 
 def drop() -> None:
     """Drop it."""
-    catalog.drop_table(THEIRS)
+    catalog.drop_table(ICEBERG_TABLE)
 
 
 def read() -> dict[str, Any]:
     """List a database, read its Iceberg table, and try to use the Lance table."""
     return {
         "names": sorted(name for _, name in catalog.list_tables(database)),
-        "rows": catalog.load_table(THEIRS).scan().to_arrow().to_pydict(),
-        "exists": catalog.table_exists(OURS),
-        "load": error_of(lambda: catalog.load_table(OURS)),
-        "purge": error_of(lambda: catalog.purge_table(OURS)),
-        "rename": error_of(lambda: catalog.rename_table(OURS, f"{database}.renamed")),
+        "rows": catalog.load_table(ICEBERG_TABLE).scan().to_arrow().to_pydict(),
+        "exists": catalog.table_exists(LANCE_TABLE),
+        "load": error_of(lambda: catalog.load_table(LANCE_TABLE)),
+        "purge": error_of(lambda: catalog.purge_table(LANCE_TABLE)),
+        "rename": error_of(lambda: catalog.rename_table(LANCE_TABLE, f"{database}.renamed")),
     }
 
 

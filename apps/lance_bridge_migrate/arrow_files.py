@@ -38,8 +38,6 @@ _CHECKSUM = ".crc"
 """The suffix of files that Hadoop writes beside those in local directories."""
 _BATCH: dict[str, int] = {"batch_size": 1024, "batch_readahead": 4, "fragment_readahead": 1}
 """Bounds memory: rows may hold images."""
-_ERRORS = (OSError, pa.ArrowException, ValueError)
-"""What pyarrow raises if it cannot read: `FileNotFoundError` is an OSError."""
 
 
 class ArrowFiles(Model):
@@ -192,7 +190,7 @@ def _file_system(path: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), path
     try:
         system, inside = pafs.FileSystem.from_uri(_S3.sub("s3://", path))
-    except _ERRORS as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise invalid(f"pyarrow cannot read {path}: {first_line(error)}") from error
     return system, inside
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -254,7 +254,7 @@ class MigrationType(ABC):
         return {}
 
     @abstractmethod
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Iterable[Check]:
         """Compare a completed table with its source, by reading only."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from lance_bridge.errors import display
 from lance_bridge.redaction import is_secret, redact
 
 from .plan import ItemType, Model, Plan, now
-from .record import Check, ItemState, Record, RunState, State, StepState, leftover_messages
+from .record import Check, ItemState, Record, State, StepState, leftover_messages
 
 HIDDEN = "(not shown)"
 
@@ -360,7 +360,10 @@ def _runs(record: Record) -> Iterator[RunLine]:
         if time
     ]
     for run, following in zip_longest(record.runs, record.runs[1:]):
-        last = run.ended or _last_step_time(run, following, times)
+        # The last step of a run that was cut off. Times sort as text.
+        end = following.started if following is not None else "~"
+        steps = (each for each in times if run.started <= each < end)
+        last = run.ended or max(steps, default=None)
         yield RunLine(
             type=run.event,
             started=run.started,
@@ -369,12 +372,6 @@ def _runs(record: Record) -> Iterator[RunLine]:
             seconds=_seconds_between(run.started, last) if last else None,
             **{name: run.options.get(name) for name in ("parallelism", "verify", "skip_blocked")},
         )
-
-
-def _last_step_time(run: RunState, following: RunState | None, times: Iterable[str]) -> str | None:
-    """Return the time of the last step of a run that was cut off. Times sort as text."""
-    end = following.started if following is not None else "~"
-    return max((each for each in times if run.started <= each < end), default=None)
 
 
 def _seconds_between(started: str, ended: str) -> float | None:

@@ -43,6 +43,7 @@ NOT_KNOWN = "unknown"
 _HEAD = 2000
 """The first bytes of a file, in which a report contains its generator."""
 _FIRST = (State.FAILED, State.DIFFERS, State.STARTED, State.UNDOING, State.BLOCKED, State.PLANNED)
+"""The states of items that need attention, which come first."""
 _MAX_NAME, _MAX_VALUE = 200, 300
 _BREAKS = re.compile(r"(?<=[./_\\-])(?=[^./_\\-])")
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -93,7 +94,7 @@ def page_of(report: Report, data_name: str) -> str:
         .get_template("page.html.j2")
         .render(
             report=report,
-            items=sorted(report.items, key=_rank),
+            items=sorted(report.items, key=lambda each: (*_FIRST, each.state).index(each.state)),
             differing=sum(not each.ok for each in report.checks),
             plots=plots_of(report),
             plot_rows=MAX_ROWS,
@@ -101,11 +102,6 @@ def page_of(report: Report, data_name: str) -> str:
             data_name=data_name,
         )
     )
-
-
-def _rank(item: ItemLine) -> int:
-    """Return the sort key of an item; items that need attention come first."""
-    return _FIRST.index(item.state) if item.state in _FIRST else len(_FIRST)
 
 
 def _environment() -> Environment:
@@ -254,22 +250,20 @@ class Plot:
 def plots_of(report: Report) -> list[Plot]:
     """Return the plots that have values."""
     tables = [each for each in report.items if each.type is ItemType.TABLE]
-    bytes_per_second = [
-        Row(each, {"": each.bytes_per_second}, each.bytes_written or 0)
-        for each in tables
-        if each.bytes_per_second is not None
-    ]
-    rows_per_second = [
-        Row(each, {"": each.rows_per_second}, each.rows_written or 0)
-        for each in tables
-        if each.rows_per_second is not None
-    ]
-    one = {"": _COLOURS[0]}
+
+    def speeds(title: str, quantity: str, unit: str) -> Plot:
+        rows = [
+            Row(each, {"": value}, getattr(each, f"{unit}_written") or 0)
+            for each in tables
+            if (value := getattr(each, f"{unit}_per_second")) is not None
+        ]
+        return _largest(Plot(title, quantity, {"": _COLOURS[0]}, rows))
+
     found = [
         _times(tables),
         _sizes(tables),
-        _largest(Plot("Bytes written per second", "speed", one, bytes_per_second)),
-        _largest(Plot("Rows written per second", "rate", one, rows_per_second)),
+        speeds("Bytes written per second", "speed", "bytes"),
+        speeds("Rows written per second", "rate", "rows"),
     ]
     return [plot for plot in found if plot.rows]
 

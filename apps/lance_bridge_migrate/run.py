@@ -207,10 +207,8 @@ class RunSession:
             return
         self.progress.step(item, "verify")
         try:
-            work, is_table = (
-                self.work(item, prefetched=prefetched.get(item.key)),
-                item.type is ItemType.TABLE,
-            )
+            work = self.work(item, prefetched=prefetched.get(item.key))
+            is_table = item.type is ItemType.TABLE
             checks = tuple(self.migration_type.verify(work, level)) if is_table else ()
         except LanceNamespaceError as error:
             self.fail(item, error)

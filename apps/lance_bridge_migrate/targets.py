@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from lance_namespace.errors import (
     InvalidTableStateError,
@@ -59,16 +60,6 @@ _VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "
 """Properties that change without an explicit change of the entry."""
 
 
-def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]:
-    """Return the current entries of a plan's tables in the target, by item key.
-
-    Each namespace is listed once, and what is not listed is read by its name.
-    """
-    keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
-    found = entries_of_names(tables, keys)
-    return {key: found[path] for path, key in keys.items() if path in found}
-
-
 def entries_of_names(tables: Tables, paths: Collection[Path]) -> dict[Path, TableEntry]:
     """Return the entries that have these names or are in their namespaces.
 
@@ -82,9 +73,7 @@ def entries_of_names(tables: Tables, paths: Collection[Path]) -> dict[Path, Tabl
             found.update({each.path: each for each in tables.scan(namespace)})
     catalog = tables.connection.catalog
     with ThreadPoolExecutor(_THREADS) as threads:
-        unlisted = threads.map(
-            lambda path: read_entry(catalog, path), [path for path in paths if path not in found]
-        )
+        unlisted = threads.map(partial(read_entry, catalog), (p for p in paths if p not in found))
         records = [each for each in unlisted if each is not None]
     return {**found, **{each.path: TableEntry(tables.connection, each) for each in records}}
 
@@ -138,17 +127,14 @@ def create_entry(
     work: StepContext,
     location: str,
     properties: Mapping[str, str],
-    *,
-    declared: bool = False,
-    columns: tuple[Column, ...] = (),
+    columns: tuple[Column, ...] | None = None,
 ) -> Table:
     """Create the entry of the item's target, or return the one that an earlier run made.
 
     Args:
         location: The location of its data. The entry of an earlier run keeps its location.
         properties: The validated properties of the caller.
-        declared: Whether the table has no data yet.
-        columns: The columns of the data, if they are known.
+        columns: The columns of a table that has no data yet; None for one with data.
 
     Raises:
         TableAlreadyExistsError: (5) the name is taken by another entry.
@@ -160,8 +146,9 @@ def create_entry(
         return earlier
     marked = {**properties, MARK: work.mark}
     try:
+        is_new = columns is not None
         return work.target_tables.add_entry(
-            path, location, marked, declared=declared, columns=columns
+            path, location, marked, declared=is_new, columns=columns or ()
         )
     except TableAlreadyExistsError as error:
         earlier = find_own_table(work)
@@ -312,7 +299,7 @@ def step_with_data(
         location = allocate_location(work)
         work.note(location=location)
         properties, columns = describe(work)
-        table = create_entry(work, location, properties, declared=True, columns=columns)
+        table = create_entry(work, location, properties, columns)
         table = table.manage() if manages else table
         return {AFTER: entry_facts(table), "location": table.location}
 
@@ -329,14 +316,6 @@ def step_with_data(
     return Step("entry", create, undo, check_undo)
 
 
-# -- entries that existed before -------------------------------------------------------------------
-
-
-def with_properties(entry: TableEntry, properties: Mapping[str, str]) -> TableEntry:
-    """Return what an entry will be after `replace_properties`."""
-    return entry.with_record(entry.record.with_properties(properties))
-
-
 def replace_properties(
     entry: TableEntry, properties: Mapping[str, str], ownership: Mapping[str, str] | None = None
 ) -> None:
@@ -350,7 +329,7 @@ def replace_properties(
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
     entry.require_alterable("The entry of")
-    changed = with_properties(entry, properties)
+    changed = entry.with_record(entry.record.with_properties(properties))
     catalog = entry.connection.catalog
 
     def change() -> None:

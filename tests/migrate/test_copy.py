@@ -406,7 +406,7 @@ def failed_checks(
     source: pa.Table, target: pa.Table, place: Path, level: Level
 ) -> list[tuple[str, str]]:
     """Return the checks that failed: their names and columns."""
-    checks = compare(dataset(place / "one", source), dataset(place / "two", target), level)
+    checks = [*compare(dataset(place / "one", source), dataset(place / "two", target), level)]
     return [(check.name, check.column) for check in checks if not check.ok]
 
 

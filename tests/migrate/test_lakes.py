@@ -40,7 +40,7 @@ from servers.sparks import ICE
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState
 from lance_bridge_migrate.spark import listing
-from lance_bridge_migrate.spark.changes import Difference, difference
+from lance_bridge_migrate.spark.changes import Changes, difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
 from .places import Run
@@ -294,7 +294,7 @@ def test_only_changes_are_read_where_the_format_has_them(scene: Scene) -> None:
                 assert _difference(scene, source)[0].count() == 13, "it was off for a while"
 
 
-def _difference(scene: Scene, source: SourceTable) -> Difference:
+def _difference(scene: Scene, source: SourceTable) -> Changes:
     now = listing.describe(scene.spark, source.catalog, source.names)
     assert now is not None
     return difference(scene.spark, now, source.snapshot)

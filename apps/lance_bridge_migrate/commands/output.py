@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -46,21 +46,16 @@ def print_plan(plan: Plan, output: Output) -> None:
     parts += [_problem_line(item, each) for item in plan.items for each in item.problems]
     parts += [f"Note: {note}." for note in plan.notes]
     if plan.to_do:
-        without, option = (
-            (" without the blocked items", " --skip-blocked") if plan.blocked else ("", "")
-        )
-        parts.append(
-            f"Nothing was changed. To execute this plan{without}: "
-            f"lance-bridge migrate resume {plan.id}{option}"
-        )
+        without = " without the blocked items" if plan.blocked else ""
+        command = f"lance-bridge migrate resume {plan.id}{' --skip-blocked' * bool(without)}"
+        parts.append(f"Nothing was changed. To execute this plan{without}: {command}")
     print_parts(output, plan.model_dump(mode="json"), parts)
 
 
 def _problem_line(item: Item, problem: Problem) -> str:
     """Return a line for a problem, with its column unless the text has it."""
     column = f"'{problem.column}'" if problem.column else ""
-    is_named = column in problem.text
-    name = item.name if is_named else f"{item.name}, column {column}"
+    name = item.name if column in problem.text else f"{item.name}, column {column}"
     return f"{problem.severity.value}: {name}: {problem.text}"
 
 
@@ -121,18 +116,16 @@ def print_record(record: Record, output: Output) -> None:
     print_parts(output, as_fields(record), parts)
 
 
-def _how_to_continue(record: Record) -> Parts:
-    parts: Parts = []
+def _how_to_continue(record: Record) -> Iterator[str]:
     if record.runs and record.runs[-1].stop_reason:
-        parts.append(f"The run was {record.runs[-1].stop_reason}.")
+        yield f"The run was {record.runs[-1].stop_reason}."
     counts, state = record.counts, migrations.State
     if counts.get(state.FAILED, 0) + counts.get(state.STARTED, 0) and not record.undo_has_started:
         id = record.plan.id
-        parts.append(
+        yield (
             f"To retry unfinished items: lance-bridge migrate resume {id}. To undo the migration: "
             f"lance-bridge migrate undo {id}. Both delete the files of interrupted loads."
         )
-    return parts
 
 
 def as_fields(record: Record) -> dict[str, Any]:

@@ -71,7 +71,6 @@ def spark_session(
     if uri is not None and (settings.metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
     with exit_on_error():
-        # Imported here, because it needs Spark.
         from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
         from ..spark.session import address_of_session, session_at  # noqa: PLC0415
 
@@ -167,17 +166,11 @@ def run(
     """Execute or resume a plan, print the record, and exit with the code for its state."""
     # Takes seconds to import.
     from ..run import options_of_last_run  # noqa: PLC0415
-    from .progress import log_file, notify_when_done, progress_bar, run_when_done  # noqa: PLC0415  # noqa: PLC0415
+    from .progress import log_file, notify_when_done, progress_bar, run_when_done  # noqa: PLC0415
 
-    given = {
-        "parallelism": execution.parallelism,
-        "verify": execution.verify,
-        "skip_blocked": execution.skip_blocked or None,
-        "stop_on_error": execution.stop_on_error or None,
-    }
-    options = options_of_last_run(migration.record()).model_copy(
-        update={key: value for key, value in given.items() if value is not None}
-    )
+    names = ("parallelism", "verify", "skip_blocked", "stop_on_error")
+    given = {name: value for name in names if (value := getattr(execution, name))}
+    options = options_of_last_run(migration.record()).model_copy(update=given)
     id = migration.directory.name
     with (
         progress_bar(f"migrate {id}") as bar,
@@ -245,7 +238,6 @@ def exit_by_state(record: Record) -> None:
 saved = typer.Typer()
 _PAGE = "report.html"
 _COLUMNS = ("migration", "type", "from", "to", "state", "items")
-_UNREADABLE = "cannot be read"
 _SECOND = len("20260101-120000")
 """The length of the date and time that identifiers begin with."""
 
@@ -299,7 +291,7 @@ def _summarize(kept: migrations.Migrations, id: str) -> tuple[tuple[str, str], d
         record = kept.get(id).record()
     except LanceNamespaceError as error:
         message(f"{id} cannot be read: {error}")
-        return (second, ""), {**dict.fromkeys(_COLUMNS), "migration": id, "state": _UNREADABLE}
+        return (second, ""), {**dict.fromkeys(_COLUMNS), "migration": id, "state": "cannot be read"}
     return (second, record.plan.created), summary(record)
 
 

@@ -29,14 +29,14 @@ from ..spark import changes, listing, sources, writing
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import read_back, sample_of
+from ..spark.writing import read_back
 from ..targets import MARK, entry_identity
 from . import incremental
 from .incremental import CatchUpFacts, CatchUpOptions, Tracked, current_path, final_path
 from .loading import origin_version
 from .registration import sample_row_numbers
 
-_SWITCH = "switch"
+_NOTHING = RangeSize(ChangeRange(), 0, 0, 0)
 _NEEDS_KEY = "give a key, by which rows are updated and deleted"
 _OTHER_TABLE = (
     "It is not the table that was converted: it was recreated, or its entry was replaced. Convert "
@@ -120,13 +120,27 @@ class CatchUp(MigrationType):
         made = incremental
         steps = [
             Step(made.ROWS, made.apply, made.restore, made.check_undo),
-            Step(_SWITCH, made.switch, made.switch_back, made.check_switch_back),
+            Step("switch", made.switch, made.switch_back, made.check_switch_back),
         ]
         return steps if CatchUpFacts.of(item).switch_to else steps[:1]
 
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        become_active(work.endpoints.source)
-        return list(_checks(work, level))
+    def verify(self, work: StepContext, level: Level) -> Iterator[Check]:
+        """Compare the whole source, as the increment read it, with the table."""
+        spark = work.endpoints.source
+        become_active(spark)
+        path, version = current_path(work.item, work.facts), int(work.facts["version"])
+        dataset = work.target_tables.load(path).open(Ref(version=version))
+        target = read_back(spark, address_in(work.endpoints.target, path), version)
+        source = _source_as_read(work, target)
+        if level.includes(Level.CHECKSUMS):
+            yield from writing.compare_checksums(source, target)
+            return
+        with spark_errors(f"The rows of '{display(work.item.source)}' cannot be counted"):
+            rows = source.count()
+        count = dataset.count_rows()
+        yield Check(name="rows", ok=rows == count, expected=rows, found=count)
+        if level.includes(Level.SAMPLE):
+            yield writing.compare_sample(source, dataset, sample_row_numbers(count))
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -183,18 +197,17 @@ def _fingerprint(source: SourceTable, entry: TableEntry, version: int) -> str:
 
 def _target_problems(
     tables: Tables, item: Item, dataset: lance.LanceDataset, before: int
-) -> list[Problem]:
-    """Return problems of the table's rows and of its final name."""
-    is_renamed = CatchUpFacts.of(item).switch_to
-    found = incremental.name_problems(tables, item.target, final_path(item)) if is_renamed else []
+) -> Iterator[Problem]:
+    """Yield problems of the table's rows and of its final name."""
+    if CatchUpFacts.of(item).switch_to:
+        yield from incremental.name_problems(tables, item.target, final_path(item))
     version = origin_version(dataset, before)
     if version is None:
         text = "It is not known what wrote to the table: versions since the last increment were"
-        found.append(warning(f"{text} cleaned up"))
+        yield warning(f"{text} cleaned up")
     elif version != before:
         text = f"The last increment did not make version {version} of the table: catch up after the"
-        found.append(blocker(f"{text} last increment, or restore its rows"))
-    return found
+        yield blocker(f"{text} last increment, or restore its rows")
 
 
 def _find_range(
@@ -205,11 +218,10 @@ def _find_range(
         return _column_range(str(options.column), source, target)
     if options.by == "partition":
         return _partition_range(options, source, target, now)
-    nothing = RangeSize(ChangeRange(), 0, 0, 0)
     if not now.has_snapshots:
-        return nothing, [blocker(f"{now.format} has no snapshots: catch up by a column")]
+        return _NOTHING, [blocker(f"{now.format} has no snapshots: catch up by a column")]
     if now.identity != before.identity:
-        return nothing, [blocker("The source was recreated since: convert it again")]
+        return _NOTHING, [blocker("The source was recreated since: convert it again")]
     range = ChangeRange(snapshot=before.snapshot)
     if before.snapshot == now.snapshot:
         return RangeSize(range, 0, 0, 0), []
@@ -231,13 +243,12 @@ def _column_range(column: str, source: Any, target: Any) -> tuple[RangeSize, lis
 def _partition_range(
     options: CatchUpOptions, source: Any, target: Any, now: SourceTable
 ) -> tuple[RangeSize, list[Problem]]:
-    nothing = RangeSize(ChangeRange(), 0, 0, 0)
     if not now.partitions:
-        return nothing, [blocker("It has no partitions: catch up by a column")]
+        return _NOTHING, [blocker("It has no partitions: catch up by a column")]
     others = [name for name in now.partitions if name not in source.columns]
     if others:
         text = f"It is partitioned by {', '.join(others)}, which are not columns: catch up by a"
-        return nothing, [blocker(f"{text} column or by snapshot")]
+        return _NOTHING, [blocker(f"{text} column or by snapshot")]
     found = changes.partition_range(source, target, now.partitions)
     if found.range.changed and not options.key:
         names = ["/".join(map(str, each)) for each in found.range.changed]
@@ -282,24 +293,6 @@ def _missed_changes(options: CatchUpOptions, total: int, expected: int) -> Probl
     if options.key:
         return warning(f"{text}deleted, {late}, which a column does not show")
     return warning(f"{text}changed, deleted, {late}; {_NEEDS_KEY}")
-
-
-def _checks(work: StepContext, level: Level) -> Iterator[Check]:
-    """Compare the whole source, as the increment read it, with the table."""
-    spark = work.endpoints.source
-    path, version = current_path(work.item, work.facts), int(work.facts["version"])
-    dataset = work.target_tables.load(path).open(Ref(version=version))
-    target = read_back(spark, address_in(work.endpoints.target, path), version)
-    source = _source_as_read(work, target)
-    if level.includes(Level.CHECKSUMS):
-        yield from writing.compare_checksums(source, target)
-        return
-    with spark_errors(f"The rows of '{display(work.item.source)}' cannot be counted"):
-        rows = source.count()
-    count = dataset.count_rows()
-    yield Check(name="rows", ok=rows == count, expected=rows, found=count)
-    if level.includes(Level.SAMPLE):
-        yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
 
 
 def _source_as_read(work: StepContext, target: Any) -> Any:

@@ -35,7 +35,7 @@ from ..second_reader.metadata import FileSchemas, SparkSchemas
 from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable, problems_of
-from ..spark.writing import read_back, sample_of
+from ..spark.writing import read_back
 from ..targets import load_own_table
 from . import loading
 from .convert_options import (
@@ -234,8 +234,7 @@ def _candidate(
         hints = writing.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
     if not blockers_in(problems):
-        indices = indices_on(options.indices, frame.columns)
-        problems += index_problems(indices, facts.schema_of_table)
+        problems += index_problems(options.indices, facts.schema_of_table)
     if options.sort_by and not facts.sort_by:
         problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
     return Candidate(
@@ -258,7 +257,6 @@ def _facts(
     inventory: listing.Inventory,
 ) -> ConvertFacts:
     size = inventory.size
-    indices = indices_on(options.indices, frame.columns)
     sorted_by = [find_name(column, frame.columns) for column in options.sort_by]
     return ConvertFacts(
         properties=options.properties,
@@ -270,7 +268,7 @@ def _facts(
         max_rows_per_file=options.max_rows_per_file,
         vectors=vectors,
         sort_by=() if None in sorted_by else tuple(filter(None, sorted_by)),
-        indices=tuple(each for each in indices if each.column in frame.columns),
+        indices=indices_on(options.indices, frame.columns),
         bytes_before=sources.size_of(frame) if size is None else size.bytes,
         files=size,
     )
@@ -326,6 +324,6 @@ def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Ch
         rows = source.count()
         yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level is Level.SAMPLE:
-        yield writing.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
+        yield writing.compare_sample(source, dataset, sample_row_numbers(count))
     made = Made(dataset, facts.schema_of_table, facts.casts, facts.accepts_differences)
     yield from second_reader.compare_rows(spark, facts.source, made, level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -44,27 +44,24 @@ class IndexOptions(Options):
 
 
 def indices_on(indices: Sequence[IndexOptions], columns: Sequence[str]) -> tuple[IndexOptions, ...]:
-    """Return indices with column names in the letter case of the table; see `find_name`."""
-    return tuple(
-        each.model_copy(update={"column": find_name(each.column, columns) or each.column})
-        for each in indices
-    )
+    """Return the indices on existing columns, with names in the letter case of the table."""
+    names = [find_name(each.column, columns) for each in indices]
+    pairs = zip(indices, names, strict=True)
+    return tuple(each.model_copy(update={"column": name}) for each, name in pairs if name)
 
 
-def index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> list[Problem]:
-    """Return the problems of indices for a table with these columns."""
-    found: list[Problem] = []
+def index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> Iterator[Problem]:
+    """Yield the problems of indices for a table with these columns."""
     for each in indices:
-        if each.column not in columns.names:
-            found.append(warning(f"There is no column for an index of {each.kind}", each.column))
+        name = find_name(each.column, columns.names)
+        if name is None:
+            yield warning(f"There is no column for an index of {each.kind}", each.column)
             continue
-        field = columns.field(each.column)
-        index_type = parse_index_type(each.kind)
-        index_request(each.column, each.kind, each.name, each.parameters)
+        field, index_type = columns.field(name), parse_index_type(each.kind)
+        index_request(name, each.kind, each.name, each.parameters)
         if not index_type.fits(field):
             text = f"{index_type.name} is for {index_type.needs}, and not for {field.type}"
-            found.append(blocker(text, each.column))
-    return found
+            yield blocker(text, name)
 
 
 class PathSource(Options):

@@ -13,7 +13,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -79,9 +79,8 @@ class Copy(MigrationType):
 
     def survey(self, endpoints: Endpoints, options: EntriesOptions) -> Survey:
         found, notes = find_candidates(endpoints, options)
-        candidates = [_plan_copy(entry, each) for entry, each in found]
-        made = options.make_namespaces
-        items = plan_items(endpoints.target_tables, candidates, make_namespaces=made)
+        tables, candidates = endpoints.target_tables, [_plan_copy(*each) for each in found]
+        items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -92,7 +91,7 @@ class Copy(MigrationType):
         steps = [entry, Step("files", _copy)]
         return [*steps, Step("manage", manage_versions)] if CopyFacts.of(item).managed else steps
 
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
+    def verify(self, work: StepContext, level: Level) -> Iterator[Check]:
         version = CopyFacts.of(work.item).version
         made = load_own_table(work).open(Ref(version=version))
         return compare(_open_source(work), made, level)

@@ -37,9 +37,8 @@ from ..record import Check
 from ..spark import files, writing
 from ..spark.session import session_at, spark_errors
 from ..spark.sources import OWN_CATALOG
-from ..spark.writing import read_back
+from ..spark.writing import bytes_of, read_back
 from ..targets import MARK, entry_fingerprint
-from .loading import bytes_of
 
 _CLEANED_UP = "cleaned up"
 """The fingerprint of a table that no longer has the plan's version."""
@@ -106,11 +105,21 @@ class Export(MigrationType):
             return [written]
         return [written, Step("table", _create_table, _drop_table, _require_own_table)]
 
-    def verify(self, work: StepContext, level: Level) -> Sequence[Check]:
-        return list(_checks(work, level))
-
-
-# -- planning --------------------------------------------------------------------------------------
+    def verify(self, work: StepContext, level: Level) -> Iterator[Check]:
+        source = _read_source(work)
+        with spark_errors(f"{_directory(work)} cannot be read"):
+            target = _read_target(work, source.schema)
+            columns = {f.name: f.dataType.simpleString() for f in target.schema.fields}
+        expected = {f.name: f.dataType.simpleString() for f in source.schema.fields}
+        yield Check(name="schema", ok=columns == expected, expected=expected, found=columns)
+        if columns.keys() != expected.keys():
+            return
+        if level.includes(Level.SAMPLE):
+            yield from writing.compare_checksums(source, target)
+            return
+        with spark_errors(f"{_directory(work)} cannot be counted"):
+            rows = target.count()
+        yield Check(name="rows", ok=rows == work.item.rows, expected=work.item.rows, found=rows)
 
 
 def _item(endpoints: Endpoints, entry: TableEntry, options: ExportOptions) -> Item:
@@ -242,9 +251,6 @@ def _delete(work: StepContext) -> None:
     files.delete(work.endpoints.target, _staging(work))
 
 
-# -- the table -------------------------------------------------------------------------------------
-
-
 def _table(work: StepContext) -> tuple[str, str]:
     table = ExportFacts.of(work.item).table
     assert table is not None
@@ -284,23 +290,6 @@ def _read_target(work: StepContext, columns: Any) -> Any:
         return spark.table(_sql_name(work))
     reader = spark.read.schema(columns) if facts.partition_by else spark.read
     return reader.parquet(_directory(work))
-
-
-def _checks(work: StepContext, level: Level) -> Iterator[Check]:
-    source = _read_source(work)
-    with spark_errors(f"{_directory(work)} cannot be read"):
-        target = _read_target(work, source.schema)
-        columns = {f.name: f.dataType.simpleString() for f in target.schema.fields}
-    expected = {f.name: f.dataType.simpleString() for f in source.schema.fields}
-    yield Check(name="schema", ok=columns == expected, expected=expected, found=columns)
-    if columns.keys() != expected.keys():
-        return
-    if level.includes(Level.SAMPLE):
-        yield from writing.compare_checksums(source, target)
-        return
-    with spark_errors(f"{_directory(work)} cannot be counted"):
-        rows = target.count()
-    yield Check(name="rows", ok=rows == work.item.rows, expected=work.item.rows, found=rows)
 
 
 # -- Parquet tables --------------------------------------------------------------------------------

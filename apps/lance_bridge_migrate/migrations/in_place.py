@@ -8,7 +8,7 @@ owned a table. ``management`` moves the versions of tables into their catalog, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError, TableNotFoundError
@@ -31,7 +31,6 @@ from ..targets import (
     entry_identity,
     is_own,
     replace_properties,
-    with_properties,
 )
 
 
@@ -118,10 +117,8 @@ def _properties_item(entry: TableEntry, options: PropertiesOptions) -> Item:
         return item.model_copy(update={"nothing_to_do": why})
     if is_ours and (record.is_external or options.to == "others"):
         return item.model_copy(update={"nothing_to_do": "It has these properties"})
-    if connection.capabilities.no_alter:
-        return item.with_problems(
-            blocker(f"Entries cannot change: {connection.capabilities.no_alter}")
-        )
+    if reason := connection.capabilities.no_alter:
+        return item.with_problems(blocker(f"Entries cannot change: {reason}"))
     if record.link_to:
         return item.with_problems(blocker(f"It is a link to {record.link_to}: change that table"))
     try:
@@ -140,7 +137,8 @@ def _change(work: StepContext) -> Facts:
     kept = {k: v for k, v in entry.record.properties.items() if k not in facts.wanted}
     new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
     # Noted before the change: if this run dies after it, undo still detects changes of others.
-    work.note(**{AFTER: entry_facts(with_properties(entry, new))})
+    changed = entry.with_record(entry.record.with_properties(new))
+    work.note(**{AFTER: entry_facts(changed)})
     replace_properties(entry, new)
     return {}
 
@@ -260,8 +258,8 @@ def _management_item(
         return item.with_problems(blocker(str(error)))
 
 
-def _problems(table: Table, to: str, others: Sequence[TableEntry]) -> list[Problem]:
-    """Return problems that prevent the conversion. Raises what the conversion would raise.
+def _problems(table: Table, to: str, others: Sequence[TableEntry]) -> Iterator[Problem]:
+    """Yield problems that prevent the conversion. Raises what the conversion would raise.
 
     Args:
         others: Other entries for the location of the table.
@@ -270,17 +268,13 @@ def _problems(table: Table, to: str, others: Sequence[TableEntry]) -> list[Probl
         table.connection.require_manageable(f"Table '{table.name}'")
         table.latest_in_storage()
         manager = str(table.other_manager() or "") or (f"'{others[0].name}'" if others else "")
-        text = f"{manager} has the same location: deregister one of the two first"
-        return [blocker(text)] if manager else []
-    outside = table.out_of_band_versions().versions
-    if not outside:
-        return []
-    return [
-        blocker(
+        if manager:
+            yield blocker(f"{manager} has the same location: deregister one of the two first")
+    elif outside := table.out_of_band_versions().versions:
+        yield blocker(
             f"Version {outside[0].version} was not committed through the catalog, and would become "
             "visible: adopt or discard it first (lance-bridge managed)"
         )
-    ]
 
 
 def _convert(work: StepContext) -> Facts:
@@ -312,11 +306,15 @@ def _find_planned_table(work: StepContext) -> Table | None:
     return Table.of(entry) if entry is not None and entry_identity(entry) == expected else None
 
 
-def _check_convert_back(work: StepContext) -> None:
-    """Raise InvalidTableState (19) if undo would show or hide versions of other writers."""
+def _check_convert_back(work: StepContext) -> Table | None:
+    """Return the table to convert back, if it is one.
+
+    Raises:
+        InvalidTableStateError: (19) undo would show or hide versions of other writers.
+    """
     entry = work.target_tables.find(work.item.target)
     if entry is None or work.facts.get("by_others"):
-        return
+        return None
     table = _find_planned_table(work)
     if table is None:
         raise InvalidTableStateError(
@@ -324,15 +322,14 @@ def _check_convert_back(work: StepContext) -> None:
         )
     back = _OPPOSITE[work.options.to]
     if _managed_by(table) == back:
-        return
-    problems = _problems(table, back, work.target_tables.find_sharing([table]).get(table.path, ()))
-    if problems:
-        raise InvalidTableStateError(f"'{table.name}': {problems[0].text}")
+        return None
+    others = work.target_tables.find_sharing([table]).get(table.path, ())
+    for problem in _problems(table, back, others):
+        raise InvalidTableStateError(f"'{table.name}': {problem.text}")
+    return table
 
 
 def _convert_back(work: StepContext) -> None:
-    _check_convert_back(work)
-    table = _find_planned_table(work)
-    if table is None or work.facts.get("by_others") or _managed_by(table) != work.options.to:
-        return
-    _change_management(work, table, _OPPOSITE[work.options.to])
+    table = _check_convert_back(work)
+    if table is not None:
+        _change_management(work, table, _OPPOSITE[work.options.to])

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import lance
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidTableStateError,
-    TableNotFoundError,
-)
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from pydantic import Field
 
 from lance_bridge.catalog import Path
@@ -38,7 +34,7 @@ from ..spark import changes, listing, sources, writing
 from ..spark.changes import DELETED, ChangeRange, Increment
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import append, read_back, transaction_of
+from ..spark.writing import append, read_back
 from ..targets import MARK
 from .loading import origin_version, writing_options
 
@@ -140,10 +136,7 @@ def describe_latest(spark: Any, source: SourceTable) -> SourceTable:
     """Return the current description of a source. Raises TableNotFound (4)."""
     if not source.catalog:
         return sources.at_path(spark, source.location, source.format, source.read_options)
-    found = listing.describe(spark, source.catalog, source.names)
-    if found is None:
-        raise TableNotFoundError(f"'{source.name}' is no longer a table that can be converted")
-    return sources.with_schema(spark, found)
+    return sources.with_schema(spark, listing.describe_source(spark, source))
 
 
 def with_new_names(source: SourceTable, renames: Mapping[str, str]) -> SourceTable:
@@ -281,7 +274,7 @@ def _find_table(work: StepContext) -> Table | None:
 def _version_written(work: StepContext, dataset: lance.LanceDataset) -> int | None:
     """Return the version that an earlier run of the step committed, or None."""
     before = CatchUpFacts.of(work.item).version_before
-    transaction = transaction_of(work.mark, ROWS)
+    transaction = writing.once(work.mark, ROWS).uuid
     return find_commit(dataset, lambda each: each.uuid == transaction, before)
 
 
@@ -291,13 +284,12 @@ def _version_written(work: StepContext, dataset: lance.LanceDataset) -> int | No
 _NEXT = "Stop the writers of the source, and run another increment with --switch-to"
 
 
-def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
-    """Return the problems that prevent renaming a table to its final name."""
+def name_problems(tables: Tables, path: Path, final: Path) -> Iterator[Problem]:
+    """Yield the problems that prevent renaming a table to its final name."""
     if path == final:
-        return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
-    if tables.find(tables.path_of(final)) is not None:
-        return [blocker(f"The name to switch to, '{display(final)}', already exists")]
-    return []
+        yield blocker(f"It already has the name '{final[-1]}': choose another to switch to")
+    elif tables.find(tables.path_of(final)) is not None:
+        yield blocker(f"The name to switch to, '{display(final)}', already exists")
 
 
 def _is_at(work: StepContext, path: Path) -> bool:

@@ -45,7 +45,7 @@ from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
 from ..spark import listing, writing
 from ..spark.session import become_active, spark_errors
-from ..spark.writing import Loaded, append, rows_added, transaction_of
+from ..spark.writing import Loaded, append, bytes_of, rows_added
 from ..targets import load_own_table, step_with_data
 from .convert_options import (
     ArrowFacts,
@@ -121,15 +121,11 @@ def candidate(files: ArrowFiles, target: tuple[str, ...], options: ConvertOption
     )
     columns = facts.schema_of_table
     indices = indices_on(options.indices, columns.names)
-    facts = facts.model_copy(
-        update={"indices": tuple(each for each in indices if each.column in columns.names)}
-    )
-    problems = [
-        *files.problems(),
-        *writing.problems_in_lance(columns, options.data_storage_version),
-    ]
+    facts = facts.model_copy(update={"indices": indices})
+    problems = files.problems()
+    problems += writing.problems_in_lance(columns, options.data_storage_version)
     if not blockers_in(problems):
-        problems += index_problems(indices, columns)
+        problems += index_problems(options.indices, columns)
     if options.sort_by:
         problems.append(warning("It is not sorted: pyarrow reads the files in their order"))
     return Candidate(
@@ -386,12 +382,6 @@ def writing_options(options: Any) -> Mapping[str, Any]:
     }
 
 
-def bytes_of(dataset: lance.LanceDataset) -> int:
-    """Return the size of a version's data files, as far as its manifest contains it."""
-    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
-    return sum(int(file.file_size_bytes or 0) for file in files)
-
-
 def _make_first_version(table: Table, columns: pa.Schema, work: StepContext) -> None:
     """Create the empty version 1, unless an earlier run did."""
     if table.is_declared():
@@ -439,7 +429,7 @@ def _require_own_rows(work: StepContext, table: Table) -> None:
         reason = f"it did not make branch {', '.join(branches)}"
     elif version is None:
         reason = "its versions were cleaned up"
-    elif not _is_own(dataset, version, transaction_of(work.mark, LOAD)):
+    elif not _is_own(dataset, version, writing.once(work.mark, LOAD).uuid):
         reason = f"it did not write version {version}"
     else:
         return

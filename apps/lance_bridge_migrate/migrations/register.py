@@ -14,6 +14,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -39,14 +40,14 @@ from lance_bridge.table import Table
 from ..endpoints import Directory, Endpoints, Selection, directory_at, entries_of
 from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
-from ..plan import Facts, Item, Problem, blocker, warning
+from ..plan import Facts, Item, ItemType, Problem, blocker, warning
 from ..record import Check
 from ..targets import (
     AFTER,
     create_entry,
+    entries_of_names,
     entry_facts,
     entry_fingerprint,
-    find_entries,
     require_unchanged,
     undo_entry,
 )
@@ -71,7 +72,9 @@ class _Registration(MigrationType):
         return steps
 
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(endpoints.target_tables, items)
+        keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
+        found = entries_of_names(endpoints.target_tables, keys)
+        return {key: found[path] for path, key in keys.items() if path in found}
 
     @abstractmethod
     def open_source(self, work: StepContext, version: int) -> lance.LanceDataset:
@@ -87,7 +90,8 @@ class _Registration(MigrationType):
         if entry is None or not is_same:
             return checks
         dataset = Table.of(entry).open()
-        return checks + compare(self.open_source(work, int(dataset.version)), dataset, level)
+        source = self.open_source(work, int(dataset.version))
+        return [*checks, *compare(source, dataset, level)]
 
 
 def _create(work: StepContext) -> Facts:
@@ -120,7 +124,6 @@ class Register(_Registration):
 
     name = "register"
     options_type = RegisterOptions
-
     connect_source = staticmethod(directory_at)
 
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
@@ -249,12 +252,10 @@ def _children(directory: Directory, location: str) -> tuple[list[str], list[str]
 
 
 def _local_children(directory: FilePath) -> tuple[list[str], list[str]]:
-    try:
-        children = list(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return [], []
-    directories = [each.name for each in children if each.is_dir()]
-    return directories, [each.name for each in children if not each.is_dir()]
+    children: dict[str, bool] = {}
+    with suppress(FileNotFoundError, NotADirectoryError):
+        children = {each.name: each.is_dir() for each in directory.iterdir()}
+    return [n for n in children if children[n]], [n for n in children if not children[n]]
 
 
 def _read_manifest(directory: Directory) -> Iterator[DirectoryTable]:
@@ -322,9 +323,8 @@ class Entries(_Registration):
             "Both catalogs have entries for the same files then: in one of them, deregister tables "
             "and never drop them"
         )
-        candidates = [each for _, each in found]
-        made = options.make_namespaces
-        items = plan_items(endpoints.target_tables, candidates, make_namespaces=made)
+        tables, candidates = endpoints.target_tables, [each for _, each in found]
+        items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, [warned, *notes])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:

@@ -166,9 +166,8 @@ def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
     if entry is None or not item.is_to_do:
         return item
     if not entry.record.is_readable:
-        return item.with_problems(
-            blocker("The name is already used by an entry that exists and cannot be read")
-        )
+        text = "The name is already used by an entry that exists and cannot be read"
+        return item.with_problems(blocker(text))
     location = item.facts["location"] and locations.key(item.facts["location"])
     is_lance = entry.record.is_lance
     if is_lance and entry.location and locations.key(entry.location) == location:
@@ -210,7 +209,9 @@ Sizes = np.ndarray[Any, Any]
 """The bytes of the blobs of rows."""
 
 
-def compare(source: lance.LanceDataset, target: lance.LanceDataset, level: Level) -> list[Check]:
+def compare(
+    source: lance.LanceDataset, target: lance.LanceDataset, level: Level
+) -> Iterator[Check]:
     """Compare two datasets, whose rows must be in the same order.
 
     Values are compared by column: at level `SAMPLE` those of evenly spaced rows, at `CHECKSUMS`
@@ -219,31 +220,24 @@ def compare(source: lance.LanceDataset, target: lance.LanceDataset, level: Level
     Raises:
         ServiceUnavailableError: (17) one of them cannot be read.
     """
-    with translate_lance_errors(f"{source.uri} and {target.uri} could not be compared"):
-        return list(_checks(source, target, level))
-
-
-def _checks(
-    source: lance.LanceDataset, target: lance.LanceDataset, level: Level
-) -> Iterator[Check]:
     if not level.includes(Level.COUNTS):
         return
-    schemas = (str(source.schema), str(target.schema))
-    is_same = source.schema.equals(target.schema)
-    yield Check(name="schema", ok=is_same, expected=schemas[0], found=schemas[1])
-    rows = (source.count_rows(), target.count_rows())
-    yield Check(name="rows", ok=rows[0] == rows[1], expected=rows[0], found=rows[1])
-    if rows[0] != rows[1] or schemas[0] != schemas[1]:
-        return
-    if level.includes(Level.CHECKSUMS):
-        most = min(map(batch_rows, (source, target)))
-        pair = (read_all(source, most), read_all(target, most))
-        yield from compare_values("values", *pair, source.schema.names)
-    elif level.includes(Level.SAMPLE):
-        chosen = sample_row_numbers(rows[0])
-        sizes = sizes_of(source, chosen) + sizes_of(target, chosen)
-        pair = (read_rows(source, chosen, sizes), read_rows(target, chosen, sizes))
-        yield from compare_values("sample", *pair, source.schema.names)
+    with translate_lance_errors(f"{source.uri} and {target.uri} could not be compared"):
+        schemas, is_same = (str(source.schema), str(target.schema)), source.schema == target.schema
+        yield Check(name="schema", ok=is_same, expected=schemas[0], found=schemas[1])
+        rows, found = source.count_rows(), target.count_rows()
+        yield Check(name="rows", ok=rows == found, expected=rows, found=found)
+        if rows != found or schemas[0] != schemas[1]:
+            return
+        if level.includes(Level.CHECKSUMS):
+            most = min(map(batch_rows, (source, target)))
+            pair = (read_all(source, most), read_all(target, most))
+            yield from compare_values("values", *pair, source.schema.names)
+        elif level.includes(Level.SAMPLE):
+            chosen = sample_row_numbers(rows)
+            sizes = sizes_of(source, chosen) + sizes_of(target, chosen)
+            pair = (read_rows(source, chosen, sizes), read_rows(target, chosen, sizes))
+            yield from compare_values("sample", *pair, source.schema.names)
 
 
 def sample_row_numbers(rows: int) -> list[int]:

@@ -28,6 +28,7 @@ from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark import sources
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
+from ..spark.writing import bytes_of
 from . import columns, csv_check, json_check, metadata
 from .columns import Difference
 from .hashes import Hashes, combined
@@ -91,9 +92,7 @@ def read_footers(session: Any, source: SourceTable, frame: DataFrame) -> SecondR
     try:
         storage = Storage(session)
         files = _files_of(storage, source, frame)
-        if not files:
-            return SecondReading()
-        return SecondReading(metadata.read_all(storage, source.format, files))
+        return SecondReading(metadata.read_all(storage, source.format, files) if files else None)
     except (PySparkException, Py4JError):  # Spark's own check gives the error
         return SecondReading()
     except UnreachableError as error:
@@ -174,10 +173,8 @@ def _of_snapshot(session: Any, source: SourceTable, frame: DataFrame) -> SecondR
         f"the option {ACCEPT}"
     )
     problems = [_problem(each, advice) for each in differing[:_FIELDS]]
-    file = path_in(found.file)
-    problems += [
-        blocker(f"Spark reads it, and {file} does not have it: {advice}", n) for n in dropped
-    ]
+    text = f"Spark reads it, and {path_in(found.file)} does not have it: {advice}"
+    problems += [blocker(text, name) for name in dropped]
     return SecondReading(problems=tuple(problems), records=found.rows)
 
 
@@ -195,8 +192,7 @@ def verify(session: Any, source: SourceTable, level: Level) -> Check:
     if can_check(session, source):
         frame = source.read(session)
         reading = read_footers(session, source, frame)
-        is_text = source.format in TEXTS
-        if not is_text or level.includes(Level.SAMPLE):
+        if source.format not in TEXTS or level.includes(Level.SAMPLE):
             reading = compare(session, source, frame, reading, (source.location,), accept=False)
         blockers = blockers_in(reading.problems)
         found = "; ".join(f"{each.column} {each.text}".strip() for each in blockers)
@@ -251,8 +247,7 @@ def partitions_of(source: SourceTable, frame: DataFrame) -> tuple[str, ...]:
     """Return the partition columns of a table, or of the directories of a path."""
     if source.catalog:
         return source.partitions
-    options = {key.lower(): value for key, value in source.read_options.items()}
-    base = options.get("basepath", source.location)
+    base = source.options.get("basepath", source.location)
     start = path_in(base) if ":/" in base else base
     names = {
         name.partition("=")[0].lower()
@@ -302,8 +297,7 @@ def _differences_after_merging(
     session: Any, source: SourceTable, schemas: FileSchemas, partitions: Sequence[str]
 ) -> set[tuple[str, str]] | None:
     """Return the differences that are left if Spark merges the schemas; None if it cannot."""
-    options = {key.lower(): value for key, value in source.read_options.items()}
-    is_merged = options.get(_MERGE.lower(), "").lower() == "true"
+    is_merged = source.options.get(_MERGE.lower(), "").lower() == "true"
     if source.catalog or is_merged or source.format == "avro":
         return None
     reader = session.read.format(source.format).options(**source.read_options)
@@ -345,8 +339,7 @@ def conflicts_at(session: Any, path: str, format: str) -> list[Problem]:
 def _file_problems(
     storage: Storage, source: SourceTable, directories: Sequence[str]
 ) -> Iterator[Problem]:
-    options = {key.lower() for key in source.read_options}
-    if options.intersection(_OF_OPTIONS):
+    if not source.options.keys().isdisjoint(_OF_OPTIONS):
         return
     stored = storage.files_below(source.location)
     hidden = hidden_files(storage, source.format, stored)
@@ -365,8 +358,7 @@ def _partition_problems(
 ) -> Iterator[Problem]:
     if not source.catalog or not source.partitions or list(directories) == [source.location]:
         return
-    levels = len(source.partitions)
-    found = sorted(unregistered_partitions(stored, directories, levels))
+    found = sorted(unregistered_partitions(stored, directories, len(source.partitions)))
     if found:
         yield warning(
             f"{len(found)} directories of partitions are not in the catalog, so that Spark does "
@@ -439,10 +431,6 @@ class Made:
     casts: Mapping[str, str]
     accept_differences: bool
 
-    def columns(self, source: SourceTable, partitions: Sequence[str]) -> list[Column]:
-        """Return its columns with those of the source."""
-        return columns_of(source.schema_read, self.schema, self.casts, partitions)
-
 
 def compare_rows(session: Any, source: SourceTable, made: Made, level: Level) -> Iterator[Check]:
     """Compare the rows of files: from level `SAMPLE` on some, at level `CHECKSUMS` all.
@@ -483,7 +471,8 @@ def _of_footers(session: Any, source: SourceTable, made: Made, level: Level) -> 
         yield Check(name=_COUNT, ok=schemas.rows == count, expected=schemas.rows, found=count)
     if schemas.rows != count or source.format == "avro":
         return
-    columns = made.columns(source, partitions_of(source, frame))
+    partitions = partitions_of(source, frame)
+    columns = columns_of(source.schema_read, made.schema, made.casts, partitions)
     rows = FileRows(storage, source.format, files, schemas, columns)
     rows.old_calendar |= any(str(session.conf.get(key)).upper() == "LEGACY" for key in _CALENDARS)
     yield from _left_out(rows)
@@ -502,7 +491,8 @@ def _of_texts(session: Any, source: SourceTable, made: Made, level: Level) -> It
     frame, storage = source.read(session), Storage(session)
     if not storage.is_local(source.location):
         raise UnreachableError("its files are not on this machine")
-    columns = made.columns(source, partitions_of(source, frame))
+    partitions = partitions_of(source, frame)
+    columns = columns_of(source.schema_read, made.schema, made.casts, partitions)
     files = sorted(frame.inputFiles())
     rows = TextRows(
         storage, source.format, files, options, columns=columns, read=source.schema_read
@@ -571,9 +561,7 @@ def _hashes(rows: SourceRows, batch: Any) -> list[Hashes]:
 
 
 def _batch_size(dataset: lance.LanceDataset) -> int:
-    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
-    size = sum(int(file.file_size_bytes or 0) for file in files)
-    return rows_at_once(size, dataset.count_rows())
+    return rows_at_once(bytes_of(dataset), dataset.count_rows())
 
 
 def _compare_sample(rows: FileRows, dataset: lance.LanceDataset) -> Check:
@@ -587,9 +575,8 @@ def _compare_sample(rows: FileRows, dataset: lance.LanceDataset) -> Check:
         wanted -= Counter(combined(batch, len(batch[0])).tolist())
         if not wanted:
             break
-    expected = len(parts[0])
-    found = expected - wanted.total()
-    return Check(name=_VALUES, ok=not wanted, expected=expected, found=found)
+    expected, left = len(parts[0]), wanted.total()
+    return Check(name=_VALUES, ok=not left, expected=expected, found=expected - left)
 
 
 def _with_values(

@@ -31,7 +31,7 @@ from .storage import (
 )
 
 _LINES = re.compile(r"\r\n|\n|\r")
-_SPACE = re.compile(r"[\s,]*")
+_START = re.compile(r"[^\s,]")
 BROKEN = object()
 """Stands for a line that is no object."""
 
@@ -53,16 +53,10 @@ def documents_of(text: str) -> Iterator[Any]:
     Raises:
         ValueError: It is not JSON.
     """
-    decoder, at = json.JSONDecoder(), _end_of_space(text, 0)
-    while at < len(text):
-        found, at = decoder.raw_decode(text, at)
+    decoder, at = json.JSONDecoder(), 0
+    while start := _START.search(text, at):
+        found, at = decoder.raw_decode(text, start.start())
         yield from _objects(found)
-        at = _end_of_space(text, at)
-
-
-def _end_of_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def _objects(found: Any) -> Iterator[Any]:
@@ -227,20 +221,15 @@ class _Reader:
     def _undecodable(self, uri: str, start: bytes) -> tuple[bytes, bool]:
         """Return the first line that is not UTF-8, if any, and whether there is none."""
         with open_text(self.storage, uri) as stream:
-            rest = b""
-            while True:
-                more = stream.read(_CHUNK) if self.is_local else b""
-                data = rest + more if self.is_local else start
-                cut = data.rfind(b"\n") + 1 if more else len(data)
+            while data := b"".join(stream.readlines(_CHUNK)) if self.is_local else start:
                 try:
-                    data[:cut].decode("utf-8")
+                    data.decode("utf-8")
                 except UnicodeDecodeError as error:
                     first = data.rfind(b"\n", 0, error.start) + 1
-                    last = data.find(b"\n", error.start)
-                    return data[first : last if last >= 0 else len(data)] + b"\n", False
-                rest = data[cut:]
-                if not more:
-                    return b"", True
+                    return data[first:].split(b"\n", 1)[0] + b"\n", False
+                if not self.is_local:
+                    break
+        return b"", True
 
     def _first_broken(self, uri: str, encoding: str) -> tuple[int, str] | None:
         with open_text(self.storage, uri) as stream:

@@ -332,8 +332,7 @@ def unregistered_partitions(
 
 def _path(location: str) -> str:
     """Return the path of a catalog's location, which is not always percent-encoded."""
-    path = urlsplit(location).path if ":/" in location else location
-    return unquote(path).rstrip("/") if "%" in location and ":/" in location else path.rstrip("/")
+    return (path_in(location) if ":/" in location else location).rstrip("/")
 
 
 # -- samples ---------------------------------------------------------------------------------------
@@ -355,14 +354,14 @@ _OF_FILES = ("pathglobfilter", "modifiedbefore", "modifiedafter", "recursivefile
 """Options that choose files, of which a sample has its own."""
 
 
+@dataclass(frozen=True)
 class Samples:
     """Samples in a directory, read by Spark with options that may be tried one after another."""
 
-    def __init__(self, session: Any, format: str, directory: Path, names: Sequence[str]) -> None:
-        self._session = session
-        self._format = format
-        self._directory = directory
-        self._names = names
+    session: Any
+    format: str
+    directory: Path
+    names: Sequence[str]
 
     def read(
         self, options: Mapping[str, str], columns: spark.StructType | None
@@ -372,20 +371,20 @@ class Samples:
         Args:
             columns: The columns to read; None to have Spark infer them.
         """
-        reader = self._session.read.format(self._format).option("enforceSchema", "true")
+        reader = self.session.read.format(self.format).option("enforceSchema", "true")
         reader = reader.options(**{k: v for k, v in options.items() if k.lower() not in _OF_FILES})
         if columns is not None:
             reader = reader.schema(columns)
         try:
-            frame = reader.load(self._directory.as_uri())
+            frame = reader.load(self.directory.as_uri())
             name = frame.metadataColumn("_metadata").getField("file_name").alias(_FILE)
             rows = frame.select("*", name).collect()
         except (PySparkException, Py4JError):
             return None
-        found: dict[str, list[Any]] = {each: [] for each in self._names}
+        found: dict[str, list[Any]] = {each: [] for each in self.names}
         for row in rows:
             found[row[len(row) - 1]].append(row)
-        return frame.schema, [found[each] for each in self._names]
+        return frame.schema, [found[each] for each in self.names]
 
 
 @contextmanager

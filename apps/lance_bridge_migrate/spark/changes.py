@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
-from lance_bridge.names import find_name, quoted
+from lance_bridge.names import find_name
 
-from .session import spark_errors
+from .session import col, spark_errors
 from .sources import ICEBERG, SourceTable, delta_name, iceberg_metadata
 
 DELETED = "__deleted"
@@ -78,7 +78,7 @@ def column_range(source: DataFrame, target: DataFrame, column: str) -> RangeSize
     Raises:
         InvalidInputError: (13) there is no such column. And as `spark_errors` does.
     """
-    data_type, value = column_type(source, column), F.col(quoted((column,)))
+    data_type, value = column_type(source, column), col(column)
     parts = (_text(F.max(value), data_type), F.count(F.lit(1)), _count_if(value.isNull()))
     with spark_errors(f"The greatest value of column '{column}' cannot be read"):
         low, there, target_nulls = target.agg(*parts).collect()[0]
@@ -109,14 +109,14 @@ def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
     """Return the rows with values above `low`, up to and including `high`."""
     if range.high is None:
         return frame.where(F.lit(False))
-    data_type, value = column_type(frame, column), F.col(quoted((column,)))
+    data_type, value = column_type(frame, column), col(column)
     found = frame.where(value <= _value(range.high, data_type))
     return found if range.low is None else found.where(value > _value(range.low, data_type))
 
 
 def up_to(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
     """Return the rows that a table has after an increment: null or up to `high`."""
-    value = F.col(quoted((column,)))
+    value = col(column)
     if range.high is None:
         return frame.where(value.isNull())
     return frame.where(value.isNull() | (value <= _value(range.high, column_type(frame, column))))
@@ -128,11 +128,11 @@ def _changed_at_low(
     """Return the rows with the value `low` that are missing or different in the target."""
     if range.low is None:
         return None
-    is_low = F.col(quoted((column,))) == _value(range.low, column_type(source, column))
+    is_low = col(column) == _value(range.low, column_type(source, column))
     rows = source.where(is_low)
     if "map<" in source.schema.simpleString():
         return rows  # Spark cannot compare maps, so that these rows are merged again.
-    same_columns = [F.col(quoted((name,))) for name in source.columns]
+    same_columns = [col(name) for name in source.columns]
     return rows.exceptAll(target.where(is_low).select(*same_columns))
 
 
@@ -169,7 +169,7 @@ def partition_range(source: DataFrame, target: DataFrame, columns: Sequence[str]
 
 def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, int]:
     """Return the number of rows of each partition, reading only the partition columns."""
-    texts = [_text(F.col(quoted((c,))), column_type(frame, c)).alias(c) for c in columns]
+    texts = [_text(col(c), column_type(frame, c)).alias(c) for c in columns]
     with spark_errors("The partitions cannot be counted"):
         rows = frame.groupBy(*texts).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
     return {tuple(row[: len(columns)]): row[_COUNT] for row in rows}
@@ -189,7 +189,7 @@ def _is_one_of(
     columns: Sequence[tuple[str, spark.DataType]], values: Sequence[Partition]
 ) -> Column:
     (name, data_type), *inner = columns
-    value = F.col(quoted((name,)))
+    value = col(name)
     if not inner:
         texts = [each[0] for each in values]
         found = value.isin(*[_value(text, data_type) for text in texts if text is not None])
@@ -247,7 +247,7 @@ class Increment:
 
     @property
     def key_columns(self) -> list[Column]:
-        return [F.col(quoted((name,))) for name in self.key]
+        return [col(name) for name in self.key]
 
     @property
     def needs_target(self) -> bool:
@@ -282,7 +282,7 @@ def changed_rows(source: DataFrame, other: DataFrame | None, increment: Incremen
 
 
 Changes = tuple[DataFrame, "DataFrame | None"]
-"""New and changed rows, and the keys of deleted rows."""
+"""New and changed rows, and deleted rows or their keys, if any; unchanged rows may be in both."""
 
 
 def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
@@ -320,7 +320,7 @@ def _by_snapshot(added: DataFrame, deleted: DataFrame | None, increment: Increme
 def _as_deleted(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
     names = {find_name(name, source.columns) for name in key}
     columns = [
-        F.col(quoted((field.name,)))
+        col(field.name)
         if field.name in names
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in source.schema.fields
@@ -333,7 +333,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> tuple[int, int, int]:
 
     Raises as `spark_errors` does.
     """
-    columns = [F.col(quoted((name,))) for name in key]
+    columns = [col(name) for name in key]
     is_null = _any([column.isNull() for column in columns])
     many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
     with spark_errors("The keys of the rows cannot be counted"):
@@ -346,7 +346,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> tuple[int, int, int]:
 
 def count_new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
     """Count the rows whose key is not in a table. Raises as `spark_errors` does."""
-    columns = [F.col(quoted((name,))) for name in key]
+    columns = [col(name) for name in key]
     with spark_errors("The keys of the rows cannot be compared with those of the table"):
         rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")
         return rows.count()
@@ -374,11 +374,7 @@ _TYPE = "_change_type"
 _ADDED = ("insert", "update_postimage")
 
 
-Difference = tuple[DataFrame, "DataFrame | None"]
-"""Added rows and deleted rows, or None if there are none; unchanged rows may be in both."""
-
-
-def difference(spark: Any, source: SourceTable, since: int | None) -> Difference:
+def difference(spark: Any, source: SourceTable, since: int | None) -> Changes:
     """Return the difference between a source's snapshot and an earlier one.
 
     Args:
@@ -401,7 +397,7 @@ def difference(spark: Any, source: SourceTable, since: int | None) -> Difference
 
 def _appended_rows(
     spark: Any, table: SourceTable, since: int, columns: list[str]
-) -> Difference | None:
+) -> Changes | None:
     """Return the rows added by Iceberg appends, or None if there were other operations."""
     if table.snapshot is None or not _are_appends(spark, table, since):
         return None
@@ -426,7 +422,7 @@ def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
     return True
 
 
-def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
+def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Changes | None:
     """Return the rows of Delta's change data feed, or None if it lacks some of the versions."""
     if not _has_feed(spark, table, since):
         return None
@@ -436,7 +432,7 @@ def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -
     fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
     if [name for name in fed.columns if name in columns] != columns:
         return None
-    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [F.col(quoted((name,))) for name in columns]
+    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [col(name) for name in columns]
     return fed.where(is_added).select(*chosen), fed.where(~is_added).select(*chosen)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from lance_namespace.errors import (
@@ -158,7 +159,8 @@ def describe(
             rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
         description = (_details(rows), _partitions(rows))
     details, partitions = description
-    properties = details.get("Table Properties", "").lower()
+    given = details.get("Table Properties", "")
+    properties = given.lower()
     if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
         return None
     _require_read_whole(shown, details, properties)
@@ -170,9 +172,7 @@ def describe(
         # Tables of a storage handler have no files, but may have a location.
         location="" if _STORAGE_HANDLER in properties else details.get("Location", ""),
         partitions=partitions,
-        statistics=Statistics.of(
-            details.get("Statistics", ""), details.get("Table Properties", "")
-        ),
+        statistics=Statistics.of(details.get("Statistics", ""), given),
     )
     return pin_snapshot(spark, table)
 
@@ -237,18 +237,19 @@ def _partitions(rows: list[Any]) -> tuple[str, ...]:
     """Return the partition columns, in the format of Spark's own or of other catalogs."""
     names = [row["col_name"] for row in rows]
     if _PARTITIONS in names:
-        found = []
-        for row in rows[names.index(_PARTITIONS) + 2 :]:  # after the header line
-            if not row["col_name"]:
-                break
-            found.append(row["col_name"])
-        return tuple(found)
+        return tuple(takewhile(bool, names[names.index(_PARTITIONS) + 2 :]))  # after the header
     if _PARTITIONING in names:
-        parts = [
-            r for r in rows[names.index(_PARTITIONING) + 1 :] if r["col_name"].startswith("Part ")
-        ]
-        return tuple(row["data_type"] for row in parts)
+        parts = rows[names.index(_PARTITIONING) + 1 :]
+        return tuple(each["data_type"] for each in parts if each["col_name"].startswith("Part "))
     return ()
+
+
+def describe_source(spark: Any, table: SourceTable) -> SourceTable:
+    """Return the current description of a catalog's table. Raises TableNotFound (4)."""
+    found = describe(spark, table.catalog, table.names)
+    if found is None:
+        raise TableNotFoundError(f"'{table.name}' is no longer a table that can be converted")
+    return found
 
 
 def describe_again(spark: Any, table: SourceTable) -> SourceTable:
@@ -257,13 +258,10 @@ def describe_again(spark: Any, table: SourceTable) -> SourceTable:
     Raises:
         TableNotFoundError: (4) the source or the snapshot no longer exists.
     """
-    if not table.catalog:
-        now = pin_snapshot(spark, table.model_copy(update={"columns": ""}))
+    if table.catalog:
+        now = describe_source(spark, table)
     else:
-        found = describe(spark, table.catalog, table.names)
-        if found is None:
-            raise TableNotFoundError(f"'{table.name}' is no longer a table that can be converted")
-        now = found
+        now = pin_snapshot(spark, table.model_copy(update={"columns": ""}))
     try:
         return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
     except TableVersionNotFoundError as error:

@@ -16,10 +16,12 @@ from lance_namespace.errors import (
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
 from lance_bridge import extras
 from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
 from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge_spark import set_java_home
 from lance_bridge_spark.redaction import redact_logs, with_patterns
@@ -150,6 +152,11 @@ def java_class(spark: Any, name: str) -> Any:
     Attribute access on `_jvm` would call the JVM for each part of the name, every time.
     """
     return JavaClass(name, spark._jvm._gateway_client)
+
+
+def col(name: str) -> Column:
+    """Return a column by its name, which may have any characters."""
+    return F.col(quoted((name,)))
 
 
 @contextmanager

@@ -48,7 +48,6 @@ _MISSING = (
 statements, the last for Iceberg's metadata tables."""
 _NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
 _NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
-_INFERRED = ("csv", "json")
 _THREADS = 16
 _UNKNOWN_SIZE = 2**60
 """Spark's default size without statistics is larger."""
@@ -114,6 +113,11 @@ class SourceTable(Model):
     @property
     def sql_name(self) -> str:
         return quoted((self.catalog, *self.names))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The read options, by their names in lower case."""
+        return {key.lower(): value for key, value in self.read_options.items()}
 
     @property
     def schema_read(self) -> StructType:
@@ -198,7 +202,7 @@ class SourceTable(Model):
         if self.format == "csv":  # by default, Spark reads the columns of all files by position
             reader = reader.option("enforceSchema", "false")
         reader = reader.options(**self.read_options)
-        if self.columns and self.format in _INFERRED:
+        if self.columns and self.format in ("csv", "json"):
             reader = reader.schema(self.schema_read)
         if self.snapshot is not None:
             reader = reader.option("versionAsOf", str(self.snapshot))
@@ -451,7 +455,7 @@ def problems_of(
     """
     if table.catalog or table.has_snapshots:
         return []
-    options = {key.lower(): value for key, value in table.read_options.items()}
+    options = table.options
     if options.get("recursivefilelookup", "").lower() == "true":  # it has no partitions
         return []
     found = [*_files_beside_partitions(spark, table.location, options, frame.columns)]

@@ -25,7 +25,7 @@ from lance_bridge import blobs
 from lance_bridge.dataset import Rows
 from lance_bridge.dataset_versions import find_commit
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
-from lance_bridge.names import by_name, quoted, same_names
+from lance_bridge.names import by_name, same_names
 from lance_bridge.requests import Ref
 from lance_bridge_spark.rows import (
     APPEND,
@@ -49,16 +49,12 @@ from lance_bridge_spark.schemas import ROW_ID, batch_schema, new_schema, nullabl
 from ..plan import Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..targets import MARK
-from .session import become_active, spark_errors
+from .session import become_active, col, spark_errors
 
-_NUMBERS = (spark.FloatType, spark.DoubleType)
 FIRST_ROWS = 20
 """The number of rows that a plan reads to check that they can be read."""
-_TEXTS = ("char", "varchar")
 _COLLATED = "lance_bridge.collated"
 """The key in a column's metadata for its type in the source, if it has a collation."""
-_NOT_IN_NAMES = (".", "`", "\0")
-_FIRST_FILES = ("legacy", "0.1")
 
 
 def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
@@ -85,7 +81,7 @@ def column_problems(
 
 
 def _name_problems(name: str) -> list[Problem]:
-    bad = [character for character in _NOT_IN_NAMES if character in name]
+    bad = [character for character in (".", "`", "\0") if character in name]
     text = "in its name: rename it in the source, or with --rename-column"
     return [blocker(f"Lance cannot write to a column with {bad[0]!r} {text}", name)] if bad else []
 
@@ -100,10 +96,9 @@ def _type_problems(field: spark.StructField, vectors: Mapping[str, int]) -> list
 
 
 def _type_warnings(field: spark.StructField) -> Iterable[Problem]:
-    data_type = (field.metadata or {}).get(
-        "__CHAR_VARCHAR_TYPE_STRING"
-    ) or field.dataType.typeName()
-    if str(data_type).lower().startswith(_TEXTS):
+    declared = (field.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING")
+    data_type = declared or field.dataType.typeName()
+    if str(data_type).lower().startswith(("char", "varchar")):
         yield warning(f"{data_type} becomes a string without a limit to its length", field.name)
     collated = (field.metadata or {}).get(_COLLATED)
     if collated:
@@ -113,7 +108,7 @@ def _type_warnings(field: spark.StructField) -> Iterable[Problem]:
 
 def problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
     """Return the error of Lance, if any, on writing a row of nulls to a table in memory."""
-    if storage_version in _FIRST_FILES:
+    if storage_version in ("legacy", "0.1"):
         return [blocker(f"Files of version {storage_version} cannot be mixed with later ones")]
     try:
         row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
@@ -142,7 +137,7 @@ def count_rows(
     columns = _candidates(frame.schema) if find_vectors else []
     parts = [F.count(F.lit(1)).alias("rows")]
     for number, column in enumerate(columns):
-        value = F.col(quoted((column,)))
+        value = col(column)
         # Depending on the session's settings, the size of a null list is -1.
         size = F.when(value.isNotNull(), F.size(value))
         has_gap = (F.size(F.array_compact(value)) != size).cast("int")
@@ -192,7 +187,7 @@ def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> lis
     columns = [each for each in _candidates(frame.schema) if each not in known]
     if not columns:
         return []
-    first = frame.select(*[F.col(quoted((each,))) for each in columns]).limit(FIRST_ROWS)
+    first = frame.select(*[col(each) for each in columns]).limit(FIRST_ROWS)
     _, found, _ = count_rows(first, name, find_vectors=True)
     return [
         f"Column '{column}' of '{name}' seems to hold vectors of {length}: --vector "
@@ -206,7 +201,7 @@ def _candidates(columns: spark.StructType) -> list[str]:
         field.name
         for field in columns.fields
         if isinstance(field.dataType, spark.ArrayType)
-        and isinstance(field.dataType.elementType, _NUMBERS)
+        and isinstance(field.dataType.elementType, (spark.FloatType, spark.DoubleType))
     ]
 
 
@@ -221,7 +216,7 @@ def _cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
     with spark_errors(failure):
         chosen, is_same = list[Any](), True
         for field in frame.schema.fields:
-            column = F.col(quoted((field.name,)))
+            column = col(field.name)
             data_type, stored = wanted.get(field.name), _without_collations(field.dataType)
             if data_type is not None:
                 column = column.cast(data_type).alias(field.name)
@@ -279,7 +274,7 @@ def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, 
 
 def sort(frame: DataFrame, by: Sequence[str]) -> DataFrame:
     """Return a frame sorted by columns, if there are any."""
-    return frame.orderBy(*[F.col(quoted((name,))) for name in by]) if by else frame
+    return frame.orderBy(*[col(name) for name in by]) if by else frame
 
 
 def schema_from_json(text: str) -> spark.StructType:
@@ -298,14 +293,10 @@ class Loaded:
     rows: int
 
 
-def transaction_of(mark: str, step: str) -> str:
-    """Return the identifier of the transaction of one step of one item."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"lance-bridge:{mark}/{step}"))
-
-
 def once(mark: str, step: str) -> TransactionSpec:
     """Return the transaction of one step, after which other writers' versions are conflicts."""
-    return TransactionSpec(transaction_of(mark, step), {MARK: mark}, alone=True)
+    identifier = uuid.uuid5(uuid.NAMESPACE_URL, f"lance-bridge:{mark}/{step}")
+    return TransactionSpec(str(identifier), {MARK: mark}, alone=True)
 
 
 def append(
@@ -345,6 +336,12 @@ def append(
     return Loaded(made, sum(each.rows for each in written))
 
 
+def bytes_of(dataset: lance.LanceDataset) -> int:
+    """Return the size of a version's data files, as far as its manifest contains it."""
+    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
+    return sum(int(file.file_size_bytes or 0) for file in files)
+
+
 def rows_added(address: TableAddress, version: int) -> int:
     """Return how many rows a version has more than the one before it."""
     table = find_table(address)
@@ -371,7 +368,7 @@ def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
         return load(spark, address, {"version": str(version)})
 
 
-def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -> DataFrame:
+def _rows_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -> DataFrame:
     """Return some rows of a dataset, by their row numbers, as a DataFrame."""
     shown: StructType = spark_schema(dataset.schema)
     expected = batch_schema(shown)
@@ -379,9 +376,8 @@ def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -
         ids = dataset.take(row_numbers, columns=[ROW_ID]).column(ROW_ID).combine_chunks()
         taken = pa.table(blobs.take_rows(dataset, ids, dataset.schema.names))
     batches = [to_spark(batch, expected) for batch in taken.to_batches()]
-    frame: DataFrame = spark.createDataFrame(
-        pa.Table.from_batches(batches, schema=expected), schema=shown
-    )
+    rows = pa.Table.from_batches(batches, schema=expected)
+    frame: DataFrame = spark.createDataFrame(rows, schema=shown)
     return frame
 
 
@@ -392,12 +388,6 @@ _UPPER_BITS = 28
 _HASH = "__row"
 _BATCH_COLUMNS = 100
 """The maximum number of columns in one aggregate; Spark cannot compile code for more."""
-
-
-def hash_column(field: spark.StructField) -> Column:
-    """Return the hash of a column's value; null for a null value."""
-    value = F.col(quoted((field.name,)))
-    return F.when(value.isNotNull(), F.xxhash64(*_parts(value, field.dataType)))
 
 
 def _parts(value: Column, data_type: spark.DataType) -> list[Column]:
@@ -443,8 +433,9 @@ def checksums(frame: DataFrame, what: str) -> dict[str, Any]:
 
 def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
     for field in fields:
-        value = hash_column(field)
-        yield F.count(F.col(quoted((field.name,))))
+        column = col(field.name)
+        value = F.when(column.isNotNull(), F.xxhash64(*_parts(column, field.dataType)))
+        yield F.count(column)
         yield F.bit_xor(value)
         yield F.sum(F.shiftrightunsigned(value, 64 - _UPPER_BITS))
 
@@ -452,32 +443,25 @@ def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
 def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
     """Compare the number of rows and, by column, all values."""
     expected = checksums(source, "the source")
-    found = checksums(target.select(*[F.col(quoted((c,))) for c in source.columns]), "the target")
+    found = checksums(target.select(*[col(c) for c in source.columns]), "the target")
     yield Check(name="rows", ok=expected[""] == found[""], expected=expected[""], found=found[""])
     for column in source.columns:
         one, other = expected[column], found.get(column)
         yield Check(name="checksum", column=column, ok=one == other, expected=one, found=other)
 
 
-def compare_sample(source: DataFrame, sample: DataFrame) -> Check:
-    """Search the source for rows of the target, by the hash of all columns.
-
-    Args:
-        sample: Some rows of the target.
-    """
+def compare_sample(source: DataFrame, target: lance.LanceDataset, row_numbers: list[int]) -> Check:
+    """Search the source for some rows of the target, by the hash of all columns."""
+    sample = _rows_of(source.sparkSession, target, row_numbers)
     with spark_errors("A sample of the rows cannot be compared"):
-        rows = _row_hashes(sample.select(*[F.col(quoted((c,))) for c in source.columns])).collect()
+        rows = _row_hashes(sample.select(*[col(c) for c in source.columns])).collect()
         wanted = {row[0] for row in rows}
         there = _row_hashes(source).where(F.col(_HASH).isin(*wanted)).distinct().count()
     return Check(name="sample", ok=there == len(wanted), expected=len(wanted), found=there)
 
 
 def _row_hashes(frame: DataFrame) -> DataFrame:
-    parts = [
-        part
-        for field in frame.schema.fields
-        for part in _marked(F.col(quoted((field.name,))), field.dataType)
-    ]
+    parts = [part for f in frame.schema.fields for part in _marked(col(f.name), f.dataType)]
     return frame.select(F.xxhash64(*parts).alias(_HASH))
 
 

@@ -66,21 +66,13 @@ def write(report: Report, page: Path) -> tuple[Path, Path]:
     content = {data: report.model_dump_json(indent=1), page: page_of(report, data.name)}
     try:
         for path in content:
-            _require_report(path)
+            if path.exists() and GENERATOR.encode() not in path.read_bytes()[:_HEAD]:
+                raise invalid(f"{path} already exists and is not a report: name another file")
         for path, text in content.items():
             path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise invalid(f"The report cannot be written to {page} ({error})") from error
     return page, data
-
-
-def _require_report(path: Path) -> None:
-    """Raise InvalidInput (13) if an existing file is not a report."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        if GENERATOR.encode() not in file.read(_HEAD):
-            raise invalid(f"{path} already exists and is not a report: name another file")
 
 
 def page_of(report: Report, data_name: str) -> str:

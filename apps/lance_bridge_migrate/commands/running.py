@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,10 +197,10 @@ def reconnected(
 
     plan = migration.plan()
     migration_type = migrations.migration_type(plan.type)
+    needs_spark = SPARK in (plan.source.name, plan.target.name)
+    state = migration.directory.parent.parent
     with ExitStack() as stack:
-        with ExitStack() as starting:
-            if SPARK in (plan.source.name, plan.target.name):
-                starting.enter_context(spark_log(migration.directory.parent.parent))
+        with spark_log(state) if needs_spark else nullcontext():
             one = stack.enter_context(
                 migration_type.connect_source(
                     plan.source, parse_key_values(source, "--source-property")

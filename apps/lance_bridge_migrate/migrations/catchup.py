@@ -7,7 +7,7 @@ increment can do the cutover, which renames the table if it has all rows of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import lance
@@ -22,7 +22,7 @@ from lance_bridge_spark.rows import address_in
 
 from ..endpoints import Endpoints
 from ..levels import Level
-from ..migration import MigrationType, Step, StepContext, Survey
+from ..migration import MigrationType, StepContext, Survey
 from ..plan import Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record
 from ..spark import changes, listing, sources, writing
@@ -101,6 +101,7 @@ class CatchUp(MigrationType):
     name = "catch-up"
     options_type = CatchUpOptions
     connect_source = staticmethod(session_at)
+    steps = staticmethod(incremental.steps)
 
     def survey(self, endpoints: Endpoints, options: CatchUpOptions) -> Survey:
         if (options.by == "column") != (options.column is not None):
@@ -115,14 +116,6 @@ class CatchUp(MigrationType):
         table = endpoints.target_tables.load(item.target)
         version = int(table.open().version)
         return _fingerprint(listing.describe_again(endpoints.source, source), table, version)
-
-    def steps(self, item: Item) -> Sequence[Step]:
-        made = incremental
-        steps = [
-            Step(made.ROWS, made.apply, made.restore, made.check_undo),
-            Step("switch", made.switch, made.switch_back, made.check_switch_back),
-        ]
-        return steps if CatchUpFacts.of(item).switch_to else steps[:1]
 
     def verify(self, work: StepContext, level: Level) -> Iterator[Check]:
         """Compare the whole source, as the increment read it, with the table."""

@@ -203,7 +203,6 @@ class ConvertFacts(LoadFacts):
 
     @property
     def schema_of_table(self) -> pa.Schema:
-        """The schema of the new table."""
         return writing.schema_for(writing.schema_from_json(self.columns), self.vectors)
 
     def read(self, spark: Any) -> Any:
@@ -222,7 +221,6 @@ class ArrowFacts(LoadFacts):
 
     @property
     def schema_of_table(self) -> pa.Schema:
-        """The schema of the new table."""
         read = self.arrow_files.schema
         found = pa.schema([as_new(each, keep_dictionaries=True) for each in read])
         names = writing.renamed(found.names, self.renames)

@@ -28,7 +28,7 @@ from lance_bridge_spark.rows import (
     find_table,
 )
 
-from ..migration import ItemFacts, StepContext
+from ..migration import ItemFacts, Step, StepContext
 from ..plan import Facts, Item, Options, Problem, blocker
 from ..spark import changes, listing, sources, writing
 from ..spark.changes import DELETED, ChangeRange, Increment
@@ -414,3 +414,10 @@ def switch_back(work: StepContext) -> None:
     check_switch_back(work)
     if _is_at(work, final):
         _rename(work.target_tables, final, path, has_both=_is_at(work, path))
+
+
+def steps(item: Item) -> list[Step]:
+    """Return the steps of an increment."""
+    rows = Step(ROWS, apply, restore, check_undo)
+    renamed = Step("switch", switch, switch_back, check_switch_back)
+    return [rows, renamed] if CatchUpFacts.of(item).switch_to else [rows]

@@ -44,7 +44,7 @@ from ..migration import Step, StepContext
 from ..plan import Facts, Item, blockers_in, warning
 from ..record import Check
 from ..spark import listing, writing
-from ..spark.session import become_active, spark_errors
+from ..spark.session import become_active, col, spark_errors
 from ..spark.writing import Loaded, append, bytes_of, rows_added
 from ..targets import load_own_table, step_with_data
 from .convert_options import (
@@ -317,7 +317,8 @@ def _read(work: StepContext, facts: ConvertFacts) -> Any:
     listing.require_complete(
         spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
     )
-    return writing.sort(facts.read(spark), facts.sort_by)
+    rows = facts.read(spark)
+    return rows.orderBy(*map(col, facts.sort_by)) if facts.sort_by else rows
 
 
 def _written_facts(work: StepContext, loaded: Loaded) -> Facts:

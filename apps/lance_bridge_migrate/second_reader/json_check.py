@@ -278,7 +278,8 @@ def _first_difference(
         path = path_in(sample.uri)
         for value, row in zip(sample.objects, read, strict=False):
             if value is BROKEN:
-                if _is_empty(row, columns):
+                # Spark has no value of the line either, but for the line itself.
+                if all(row[name] is None for name in columns.names if name != CORRUPT):
                     return CORRUPT if CORRUPT in columns.names else "", _broken_text(sample)
                 continue
             found = difference(value, row, columns)
@@ -291,12 +292,6 @@ def _first_difference(
             counts = f"{len(sample.objects)} objects in a sample, and Spark reads {len(read)} rows"
             return "", f"{path} has {counts}"
     return None
-
-
-def _is_empty(row: Any, columns: spark.StructType) -> bool:
-    """Return whether Spark has no value of a line either, but for the line itself."""
-    names = [each.name for each in columns.fields if each.name != CORRUPT]
-    return all(row[name] is None for name in names)
 
 
 def _broken_text(sample: _Sample) -> str:

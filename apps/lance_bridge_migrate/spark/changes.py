@@ -132,8 +132,7 @@ def _changed_at_low(
     rows = source.where(is_low)
     if "map<" in source.schema.simpleString():
         return rows  # Spark cannot compare maps, so that these rows are merged again.
-    same_columns = [col(name) for name in source.columns]
-    return rows.exceptAll(target.where(is_low).select(*same_columns))
+    return rows.exceptAll(target.where(is_low).select(*map(col, source.columns)))
 
 
 # As numbers, timestamps do not depend on the session's time zone. Bytes may not be UTF-8.
@@ -246,10 +245,6 @@ class Increment:
     key: Sequence[str] = ()
 
     @property
-    def key_columns(self) -> list[Column]:
-        return [col(name) for name in self.key]
-
-    @property
     def needs_target(self) -> bool:
         """Whether the target version of the plan has to be read."""
         return bool(self.key) and self.by != "snapshot"
@@ -294,7 +289,7 @@ def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment
 
 
 def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
-    range, keys = increment.range, increment.key_columns
+    range, keys = increment.range, [*map(col, increment.key)]
     wanted = (*range.new, *range.changed)
     rows = source.where(in_partitions(source, increment.columns, wanted))
     if target is None or not range.changed:
@@ -311,7 +306,7 @@ def _by_snapshot(added: DataFrame, deleted: DataFrame | None, increment: Increme
     rows = added.exceptAll(deleted)
     if not increment.key:
         return rows, None
-    keys = increment.key_columns
+    keys = [*map(col, increment.key)]
     left = deleted.exceptAll(added).select(*keys)
     # A row whose key still exists was changed, not deleted.
     return rows, left.join(rows.select(*keys), list(increment.key), "left_anti")
@@ -333,7 +328,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> tuple[int, int, int]:
 
     Raises as `spark_errors` does.
     """
-    columns = [col(name) for name in key]
+    columns = [*map(col, key)]
     is_null = _any([column.isNull() for column in columns])
     many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
     with spark_errors("The keys of the rows cannot be counted"):
@@ -346,7 +341,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> tuple[int, int, int]:
 
 def count_new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
     """Count the rows whose key is not in a table. Raises as `spark_errors` does."""
-    columns = [col(name) for name in key]
+    columns = [*map(col, key)]
     with spark_errors("The keys of the rows cannot be compared with those of the table"):
         rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")
         return rows.count()
@@ -432,7 +427,7 @@ def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -
     fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
     if [name for name in fed.columns if name in columns] != columns:
         return None
-    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [col(name) for name in columns]
+    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [*map(col, columns)]
     return fed.where(is_added).select(*chosen), fed.where(~is_added).select(*chosen)
 
 

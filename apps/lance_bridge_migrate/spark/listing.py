@@ -152,11 +152,10 @@ def describe(
         UnsupportedOperationError: (0) the session lacks the package for its format; or Spark would
             read other rows than Hive or Hudi do.
     """
-    name = quoted((catalog, *names))
     shown = display(names)
     if description is None:
         with spark_errors(f"'{shown}' cannot be described"), requiring_package("", shown):
-            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted((catalog, *names))}").collect()
         description = (_details(rows), _partitions(rows))
     details, partitions = description
     given = details.get("Table Properties", "")

@@ -350,8 +350,12 @@ def unread_problems(
     with ThreadPoolExecutor(_THREADS) as pool:
         for each in pool.map(lambda path: files.list_plain_subdirectories(spark, path, 0), outside):
             found += each
-    if not found or _reads_whole_directory(table, frame):
+    if not found:
         return []
+    with spark_errors(f"The files of '{table.name}' cannot be listed"):
+        listed = map(_parse_path, frame.inputFiles())
+        if _parse_path(table.location) in listed:  # a reader of Hive's gets all files, or fails
+            return []
     read = {above for each in files_read(table, frame) for above in _parse_path(each).parents}
     left_out = [each for each in found if PurePosixPath(each).parent not in read]
     if not left_out:
@@ -363,12 +367,6 @@ def unread_problems(
             "read option recursiveFileLookup=true for a path"
         )
     ]
-
-
-def _reads_whole_directory(table: SourceTable, frame: DataFrame) -> bool:
-    """Return whether a Hive reader gets the directory itself, and reads all files or fails."""
-    with spark_errors(f"The files of '{table.name}' cannot be listed"):
-        return _parse_path(table.location) in map(_parse_path, frame.inputFiles())
 
 
 def files_read(table: SourceTable, frame: DataFrame) -> list[str]:

@@ -187,7 +187,7 @@ def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> lis
     columns = [each for each in _candidates(frame.schema) if each not in known]
     if not columns:
         return []
-    first = frame.select(*[col(each) for each in columns]).limit(FIRST_ROWS)
+    first = frame.select(*map(col, columns)).limit(FIRST_ROWS)
     _, found, _ = count_rows(first, name, find_vectors=True)
     return [
         f"Column '{column}' of '{name}' seems to hold vectors of {length}: --vector "
@@ -270,11 +270,6 @@ def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, 
     """Return the rows of a source with the types and names of the target."""
     found = _cast(frame, casts)
     return found.toDF(*renamed(found.columns, renames)) if renames else found
-
-
-def sort(frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return a frame sorted by columns, if there are any."""
-    return frame.orderBy(*[col(name) for name in by]) if by else frame
 
 
 def schema_from_json(text: str) -> spark.StructType:
@@ -443,7 +438,7 @@ def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
 def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
     """Compare the number of rows and, by column, all values."""
     expected = checksums(source, "the source")
-    found = checksums(target.select(*[col(c) for c in source.columns]), "the target")
+    found = checksums(target.select(*map(col, source.columns)), "the target")
     yield Check(name="rows", ok=expected[""] == found[""], expected=expected[""], found=found[""])
     for column in source.columns:
         one, other = expected[column], found.get(column)
@@ -454,7 +449,7 @@ def compare_sample(source: DataFrame, target: lance.LanceDataset, row_numbers: l
     """Search the source for some rows of the target, by the hash of all columns."""
     sample = _rows_of(source.sparkSession, target, row_numbers)
     with spark_errors("A sample of the rows cannot be compared"):
-        rows = _row_hashes(sample.select(*[col(c) for c in source.columns])).collect()
+        rows = _row_hashes(sample.select(*map(col, source.columns))).collect()
         wanted = {row[0] for row in rows}
         there = _row_hashes(source).where(F.col(_HASH).isin(*wanted)).distinct().count()
     return Check(name="sample", ok=there == len(wanted), expected=len(wanted), found=there)

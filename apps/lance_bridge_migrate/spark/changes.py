@@ -265,9 +265,8 @@ def changed_rows(source: DataFrame, other: DataFrame | None, increment: Incremen
         InvalidInputError: (13) rows cannot be compared, or there is no such column.
     """
     ways = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}
-    find = ways[increment.by]
     with spark_errors("The changes cannot be read"):
-        rows, deleted = find(source, other, increment)
+        rows, deleted = ways[increment.by](source, other, increment)
         if not increment.key:
             return rows
         marked = rows.withColumn(DELETED, F.lit(False))
@@ -290,8 +289,7 @@ def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment
 
 def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
     range, keys = increment.range, [*map(col, increment.key)]
-    wanted = (*range.new, *range.changed)
-    rows = source.where(in_partitions(source, increment.columns, wanted))
+    rows = source.where(in_partitions(source, increment.columns, (*range.new, *range.changed)))
     if target is None or not range.changed:
         return rows, None
     is_changed = in_partitions(target, increment.columns, range.changed)

@@ -28,7 +28,7 @@ Who owns what:
   ``s3://bucket/t.lance``). A catalog may store it in another spelling with a scheme: core compares
   locations, not spellings. Adapters return what the catalog has, unchanged, also for entries of
   other tools, and None if it has nothing. Those may keep their data elsewhere: adapters put what
-  `data_locations.other_locations` finds in `TableRecord.other_locations`.
+  `locations.other_locations` finds in `TableRecord.other_locations`.
 - All properties that core passes are stored unchanged, whatever their key: `TABLE_TYPE`,
   `MANAGED_BY`, and what begins with `RESERVED_PREFIX`, too. Every later read returns them byte for
   byte. A catalog that cannot hold a key or a value raises InvalidInputError (13) before it changes

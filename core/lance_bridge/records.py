@@ -166,7 +166,7 @@ class TableRecord:
     link_path: Path | None = None
     """Where that entry is, if it is in this catalog."""
     other_locations: tuple[str, ...] = ()
-    """Where else its data may be: see `data_locations.other_locations`."""
+    """Where else its data may be: see `locations.other_locations`."""
     problems: tuple[str, ...] = ()
     """What other tools may refuse in the entry of a Lance table, such as a missing field, for
     people: `Catalog.alter_table` corrects it."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from lance_namespace import CreateTableIndexRequest
+from pyarrow import types
 
 from ..errors import invalid
 from ..requests import FURTHER_INDEX_OPTIONS
 
 Fits = Callable[[pa.Field], bool]
+
+_TEXTS = (types.is_string, types.is_large_string, types.is_string_view)
+_BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view)
+_LISTS = (types.is_list, types.is_large_list)
 
 _NOT_OPTIONS = frozenset(
     {
@@ -70,69 +75,27 @@ def stored_type(field: pa.Field) -> pa.DataType:
     return dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype
 
 
-def _is_text(dtype: pa.DataType) -> bool:
-    is_ = pa.types
-    return bool(is_.is_string(dtype) or is_.is_large_string(dtype) or is_.is_string_view(dtype))
+def _is_any(dtype: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    return any(is_kind(dtype) for is_kind in kinds)
 
 
-def _is_bytes(dtype: pa.DataType) -> bool:
-    is_ = pa.types
-    return bool(is_.is_binary(dtype) or is_.is_large_binary(dtype) or is_.is_binary_view(dtype))
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype))
-
-
-def _has_order(field: pa.Field) -> bool:
-    dtype, is_ = stored_type(field), pa.types
-    return bool(
-        is_.is_boolean(dtype)
-        or is_.is_integer(dtype)
-        or is_.is_floating(dtype)
-        or is_.is_temporal(dtype)
-        or is_.is_decimal(dtype)
-        or is_.is_fixed_size_binary(dtype)
-        or _is_text(dtype)
-        or _is_bytes(dtype)
-    )
-
-
-def _fits_bloom_filter(field: pa.Field) -> bool:
-    dtype, is_ = stored_type(field), pa.types
-    return bool(
-        is_.is_integer(dtype)
-        or is_.is_float32(dtype)
-        or is_.is_float64(dtype)
-        or (is_.is_temporal(dtype) and not is_.is_duration(dtype))
-        or _is_text(dtype)
-        or _is_bytes(dtype)
-    )
+def _of(*kinds: Callable[[pa.DataType], bool]) -> Fits:
+    return lambda field: _is_any(stored_type(field), kinds)
 
 
 def _is_list_of_plain(field: pa.Field) -> bool:
     dtype = stored_type(field)
-    return _is_list(dtype) and not pa.types.is_nested(dtype.value_type)
-
-
-def _is_text_column(field: pa.Field) -> bool:
-    return _is_text(stored_type(field))
-
-
-def _is_text_or_binary_column(field: pa.Field) -> bool:
-    dtype = stored_type(field)
-    return _is_text(dtype) or _is_bytes(dtype)
+    return _is_any(dtype, _LISTS) and not types.is_nested(dtype.value_type)
 
 
 def _is_searchable(field: pa.Field) -> bool:
     dtype = stored_type(field)
-    return _extension(field) == "lance.json" or _is_text(
-        dtype.value_type if _is_list(dtype) else dtype
-    )
+    element = dtype.value_type if _is_any(dtype, _LISTS) else dtype
+    return _extension(field) == "lance.json" or _is_any(element, _TEXTS)
 
 
 def _is_geometry(field: pa.Field) -> bool:
-    is_plain = _is_text(field.type) or _is_bytes(field.type)
+    is_plain = _is_any(field.type, (*_TEXTS, *_BYTES))
     return is_plain or _extension(field).startswith("geoarrow.")
 
 
@@ -149,19 +112,19 @@ def vector_of(field: pa.Field) -> pa.DataType | None:
     dtype = stored_type(field)
     if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
         return None
-    if pa.types.is_list(dtype):
+    if types.is_list(dtype):
         dtype = dtype.value_type
-    if not pa.types.is_fixed_size_list(dtype):
+    if not types.is_fixed_size_list(dtype):
         return None
     element = dtype.value_type
-    is_number = pa.types.is_floating(element) or pa.types.is_uint8(element)
+    is_number = types.is_floating(element) or types.is_uint8(element)
     return dtype if is_number else None
 
 
-def _is_vector(field: pa.Field) -> bool:
-    return vector_of(field) is not None
-
-
+_HAS_ORDER = _of(
+    *(types.is_boolean, types.is_integer, types.is_floating, types.is_temporal, types.is_decimal),
+    *(types.is_fixed_size_binary, *_TEXTS, *_BYTES),
+)
 _ORDERED = "a boolean, number, decimal, date, time, text or binary column"
 _VECTORS = (
     "a column of vectors: fixed-size lists of float16, float32, float64 or uint8 (or, with cosine, "
@@ -170,22 +133,28 @@ _VECTORS = (
 
 
 def _vector_index(name: str, options: frozenset[str] = frozenset(), *bits: int) -> IndexType:
-    return IndexType(name, _VECTORS, _is_vector, _IVF | options, is_vector=True, bits=bits)
+    def fits(field: pa.Field) -> bool:
+        return vector_of(field) is not None
+
+    return IndexType(name, _VECTORS, fits, _IVF | options, is_vector=True, bits=bits)
 
 
 _ALL = (
-    IndexType("BTREE", _ORDERED, _has_order),
-    IndexType("BITMAP", _ORDERED, _has_order),
-    IndexType("ZONEMAP", _ORDERED, _has_order),
+    IndexType("BTREE", _ORDERED, _HAS_ORDER),
+    IndexType("BITMAP", _ORDERED, _HAS_ORDER),
+    IndexType("ZONEMAP", _ORDERED, _HAS_ORDER),
     IndexType(
         "BLOOMFILTER",
         "an integer, float32, float64, date, time, timestamp, text or binary column",
-        _fits_bloom_filter,
+        _of(
+            *(types.is_integer, types.is_float32, types.is_float64, types.is_date, types.is_time),
+            *(types.is_timestamp, types.is_interval, *_TEXTS, *_BYTES),
+        ),
     ),
     IndexType("LABEL_LIST", "a column of lists of values that are not nested", _is_list_of_plain),
-    IndexType("NGRAM", "a text column", _is_text_column),
-    IndexType("MINHASHLSH", "a text column", _is_text_column),
-    IndexType("FM", "a text or binary column", _is_text_or_binary_column),
+    IndexType("NGRAM", "a text column", _of(*_TEXTS)),
+    IndexType("MINHASHLSH", "a text column", _of(*_TEXTS)),
+    IndexType("FM", "a text or binary column", _of(*_TEXTS, *_BYTES)),
     IndexType("RTREE", "a geometry: a geoarrow column, WKB or WKT", _is_geometry),
     IndexType("FTS", "a column of text, of lists of text, or of JSON", _is_searchable, _TEXT),
     _vector_index("IVF_FLAT"),
@@ -277,7 +246,7 @@ def _distance(name: str, index_type: IndexType, field: pa.Field) -> str:
             f"distance_type {name[:60]!r} is not known: it can be l2, cosine, dot, hamming"
         )
     vector = vector_of(field)
-    if vector is not None and pa.types.is_uint8(vector.value_type):
+    if vector is not None and types.is_uint8(vector.value_type):
         if distance != "hamming" or index_type.name not in {"IVF_FLAT", "IVF_HNSW_FLAT"}:
             raise invalid(
                 "An index on vectors of uint8 is IVF_FLAT or IVF_HNSW_FLAT with distance_type "
@@ -285,7 +254,7 @@ def _distance(name: str, index_type: IndexType, field: pa.Field) -> str:
             )
     elif distance == "hamming":
         raise invalid("distance_type hamming is for vectors of uint8, not of floats")
-    if pa.types.is_list(stored_type(field)) and distance != "cosine":
+    if types.is_list(stored_type(field)) and distance != "cosine":
         raise invalid(f"distance_type for lists of vectors is cosine, not {distance}")
     return distance
 

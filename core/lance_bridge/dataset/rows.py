@@ -477,6 +477,10 @@ def _find_lossy_type(dtype: pa.DataType) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
+_FIXED_SIZE = (
+    *(arrow.is_null, arrow.is_boolean, arrow.is_integer, arrow.is_floating, arrow.is_decimal),
+    *(arrow.is_temporal, arrow.is_fixed_size_binary),
+)
 _IN_VECTORS = "lance.bfloat16"
 """The extension type whose lists Lance can store."""
 
@@ -487,12 +491,4 @@ def _is_fixed_size(dtype: pa.DataType) -> bool:
         return _is_fixed_size(dtype.value_type)
     if isinstance(dtype, pa.BaseExtensionType):
         return bool(dtype.extension_name == _IN_VECTORS)
-    return bool(
-        arrow.is_null(dtype)
-        or arrow.is_boolean(dtype)
-        or arrow.is_integer(dtype)
-        or arrow.is_floating(dtype)
-        or arrow.is_decimal(dtype)
-        or arrow.is_temporal(dtype)
-        or arrow.is_fixed_size_binary(dtype)
-    )
+    return any(is_kind(dtype) for is_kind in _FIXED_SIZE)

@@ -19,8 +19,7 @@ from ..records import MARK, ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
-from . import batch_recovery as recovery
-from . import compare_and_set, mark, out_of_band
+from . import batch_recovery, compare_and_set, mark, out_of_band
 from .versions import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ class CatalogCommit(staging.Commit):
             now = self.table.reloaded()
             if now.managed is None or now.managed.prepared is None:
                 raise
-            table = recovery.resolve_batch(now)
+            table = batch_recovery.resolve_batch(now)
             if table.managed != self.old.without_pending():
                 raise
             compare_and_set.swap(table, self.new, self._precedes)
@@ -88,7 +87,7 @@ class CatalogCommit(staging.Commit):
             compare_and_set.swap(self.table, self.new, self._precedes)
         except ConcurrentModificationError:
             table = compare_and_set.wait_until_unlocked(
-                recovery.resolve_batch(self.table.reloaded())
+                batch_recovery.resolve_batch(self.table.reloaded())
             )
             if table.managed != self.old.without_pending():
                 raise
@@ -176,7 +175,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     """
     staging.refuse_metadata(table.path, staged)
     staging.require_scheme(table.path, staged, Scheme.V2)
-    table = compare_and_set.wait_until_unlocked(recovery.resolve_batch(table))
+    table = compare_and_set.wait_until_unlocked(batch_recovery.resolve_batch(table))
     mark.ensure(table)
     state = table.managed_state()
     directory = managed_directory(table, write=True)

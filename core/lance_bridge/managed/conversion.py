@@ -28,9 +28,7 @@ from ..errors import (
 from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage.manifests import VersionDirectory
-from . import batch_recovery as recovery
-from . import compare_and_set, mark
-from .batch_recovery import resolve_batch
+from . import batch_recovery, compare_and_set, mark
 from .versions import ManagedDirectory, latest_in_storage, managed_directory
 
 # -- removal ---------------------------------------------------------------------------------------
@@ -49,7 +47,7 @@ def resolve_batch_before_removal(table: EntryT) -> EntryT:
             be lost with the entry.
     """
     try:
-        return resolve_batch(table)
+        return batch_recovery.resolve_batch(table)
     except InvalidTableStateError as error:
         logger.warning("%s is removed without a version of a batch: %s", table.name, error)
         return table
@@ -143,7 +141,7 @@ def _begin(table: EntryT, *, force: bool = False) -> EntryT:
         table, state = _with_inherited_policy(table), None
         with suppress(ConcurrentModificationError), _marked(table, force=force) as own:
             # Held, until the versions are adopted that were committed before the entry was changed.
-            state = recovery.begin_conversion(latest_in_storage(table))
+            state = batch_recovery.begin_conversion(latest_in_storage(table))
             _alter(table.with_record(as_managed(table.record, state, guard, own)))
         table = table.reloaded()
         if state is not None and table.managed == state:
@@ -167,7 +165,7 @@ def _former_manager(table: TableEntry) -> Iterator[TableEntry | None]:
     if former is None:
         yield None
         return
-    with compare_and_set.held(recovery.resolve_batch(former)) as held:
+    with compare_and_set.held(batch_recovery.resolve_batch(former)) as held:
         managed_directory(held, write=True).finish()
         yield held
 
@@ -177,7 +175,7 @@ def _take_back(table: EntryT) -> EntryT:
 
     Those that the other one committed become versions of this entry.
     """
-    with compare_and_set.held(recovery.resolve_batch(table)) as held:
+    with compare_and_set.held(batch_recovery.resolve_batch(table)) as held:
         own = {MARK: mark.place(held, force=True)}
         managed_directory(held, write=True).finish()
         latest = max(held.managed_state().version, latest_in_storage(held))
@@ -239,7 +237,7 @@ def _finish_conversion(table: EntryT) -> EntryT:
     versions themselves. If that fails, the table is returned to its storage.
     """
     try:
-        return recovery.finish_conversion(table)
+        return batch_recovery.finish_conversion(table)
     except LanceNamespaceError:
         with suppress(LanceNamespaceError):  # the hold ends, and the next writer finishes it
             _alter(table.with_record(as_unmanaged(table.record)))
@@ -297,7 +295,7 @@ def require_finished(table: EntryT) -> EntryT:
     Raises:
         PermissionDeniedError: (15) or another error of the storage.
     """
-    table = recovery.resolve_batch(table.reloaded())
+    table = batch_recovery.resolve_batch(table.reloaded())
     directory = managed_directory(table, write=True)
     directory.latest()  # raises if it is gone
     directory.finish()
@@ -317,7 +315,7 @@ def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
 
 def end(table: EntryT, holder: str = "") -> EntryT:
     """Implement `Table.release`."""
-    table = recovery.resolve_batch(table)
+    table = batch_recovery.resolve_batch(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.latest()  # raises if it is gone, and nothing else has its rows

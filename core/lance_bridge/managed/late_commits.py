@@ -23,8 +23,7 @@ from ..records import ForeignCommits
 from ..storage import MAIN
 from ..storage.manifest_content import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
-from . import batch_recovery as recovery
-from . import compare_and_set, out_of_band
+from . import batch_recovery, compare_and_set, out_of_band
 from .versions import managed_directory
 
 logger = logging.getLogger(__name__)
@@ -140,7 +139,7 @@ def _is_part(table: EntryT, commit: LateCommit, *, is_last: bool) -> bool:
     if not table.record.is_managed:
         return _is_in_storage(table, commit)
     table.require_own_versions()
-    table = recovery.resolve_batch(table)
+    table = batch_recovery.resolve_batch(table)
     directory = managed_directory(table, write=True)
     directory.finish()
     is_there = commit.find(directory) is not None

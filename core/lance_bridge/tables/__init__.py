@@ -2,7 +2,7 @@
 
 `collection` has `Tables`, which a namespace object has as ``tables``. Each larger change has a
 module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. They share
-`locations` of new tables, and `overlap` of locations.
+`new_location`, where new tables are.
 """
 
 from .collection import Tables

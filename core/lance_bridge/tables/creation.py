@@ -133,7 +133,7 @@ def declare(
 ) -> tuple[Table, dict[str, str] | None]:
     """Add an entry without data, or repeat a declaration that was never followed by data.
 
-    Repeating lets a client retry a failed first write; `declarations` says which clients may.
+    Repeating lets a client retry a failed first write; `Declarations` says which clients may.
     Returns the table, and the storage options to write to it. Source: DeclareTable.
 
     Args:

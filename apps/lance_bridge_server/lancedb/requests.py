@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -114,10 +114,6 @@ def _rename(fields: Fields) -> Fields:
     return fields
 
 
-def _describe(fields: Fields) -> Fields:
-    return {**fields, "load_detailed_metadata": True}
-
-
 def _alter_columns(fields: Fields) -> Fields:
     alterations = fields.get("alterations")
     if isinstance(alterations, list):
@@ -170,12 +166,12 @@ def _create_view(fields: Fields) -> Fields:
     return fields
 
 
-_REQUESTS = {
+_REQUESTS: dict[str, Callable[[Fields], Fields]] = {
     "query_table": _query,
     "analyze_table_query_plan": _query,
     "explain_table_query_plan": _plan,
     "rename_table": _rename,
-    "describe_table": _describe,
+    "describe_table": lambda fields: {**fields, "load_detailed_metadata": True},
     "alter_table_alter_columns": _alter_columns,
     "create_table_index": _create_index,
     "create_table_scalar_index": _create_index,

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlencode
 
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField
+from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField, JsonArrowSchema
 from markupsafe import escape
 from starlette.responses import HTMLResponse, Response
 
@@ -76,19 +76,8 @@ _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 _MEDIA_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-@dataclass(frozen=True)
-class NavigationEntry:
-    """A link at the top of each page."""
-
-    label: str
-    page: str
-
-
-NAVIGATION = (
-    NavigationEntry("Catalogs", ""),
-    NavigationEntry("Search", "search"),
-    NavigationEntry("Health", "health"),
-)
+NAVIGATION = {"Catalogs": "", "Search": "search", "Health": "health"}
+"""The links at the top of each page: label to page."""
 
 
 def html_page(
@@ -188,20 +177,13 @@ class Bar:
     height: float
 
 
-@dataclass(frozen=True)
-class FragmentPlot:
-    """The distribution of rows over fragments."""
-
-    bars: list[Bar]
-
-    @classmethod
-    def of(cls, stats: Any) -> FragmentPlot | None:
-        """Return the plot of fragment statistics, or None without fragments."""
-        if not stats.num_fragments:
-            return None
-        largest = max(stats.lengths.max, 1)
-        values = [(label, int(getattr(stats.lengths, name))) for name, label in _QUANTILES]
-        return cls([Bar(label, n, max(1.0, n / largest * BAR_HEIGHT)) for label, n in values])
+def fragment_bars(stats: Any) -> list[Bar]:
+    """Return the distribution of rows over fragments; empty without fragments."""
+    if not stats.num_fragments:
+        return []
+    largest = max(stats.lengths.max, 1)
+    values = [(label, int(getattr(stats.lengths, name))) for name, label in _QUANTILES]
+    return [Bar(label, n, max(1.0, n / largest * BAR_HEIGHT)) for label, n in values]
 
 
 def share_percent(part: int | None, rest: int | None) -> float:
@@ -304,17 +286,14 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
     if kind == "vector" and isinstance(value, (list, pa.Array)):
         return _vector(value, similar)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return _text(value if isinstance(value, str) else _plain_text(value))
+        is_plain = isinstance(value, (str, bool))
+        return _text(str(value) if is_plain else to_text(_without_bytes(value)))
     return Cell("number", f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
 def _text(text: str) -> Cell:
     rest = max(0, len(text) - _LONGEST)
     return Cell("text", text[:_LONGEST], rest, is_long=len(text) > _WIDE)
-
-
-def _plain_text(value: Any) -> str:
-    return str(value) if isinstance(value, bool) else to_text(_without_bytes(value))
 
 
 def _without_bytes(value: Any) -> Any:
@@ -394,9 +373,9 @@ class ColumnLine:
     metadata: dict[str, str]
 
 
-def column_lines(fields: Iterable[JsonArrowField]) -> list[ColumnLine]:
-    """Return the lines of a schema."""
-    return list(_lines(fields, (), 0))
+def column_lines(schema: JsonArrowSchema | None) -> list[ColumnLine]:
+    """Return the lines of a schema; none without one."""
+    return list(_lines(schema.fields, (), 0)) if schema else []
 
 
 def _lines(

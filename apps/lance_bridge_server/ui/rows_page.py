@@ -58,17 +58,6 @@ from .table_page import describe, load_references
 _HEADERS = {**PRIVATE_HEADERS, "Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
-def image_address(path: list[str], state: State, version: int | None, row: int, column: str) -> str:
-    """Return the address of a value.
-
-    Args:
-        state: The state of the table on the page.
-        version: The table's version in that state. Row identifiers differ between versions.
-    """
-    at = f"v{version}" if version is not None and state.branch is None else state.text
-    return address("image", path, at=at, column=column, row=str(row))
-
-
 async def send_image(ui: UiRequest) -> Response:
     """Return the image in a cell of a table.
 
@@ -117,8 +106,7 @@ async def send_rows(ui: UiRequest) -> Response:
     query = requested_rows(ui)
     vectors: list[str] = []
     if query.near:
-        table = await describe(ui, path, state)
-        lines = column_lines(table.var_schema.fields) if table.var_schema else []
+        lines = column_lines((await describe(ui, path, state)).var_schema)
         vectors = [each.path for each in lines if each.kind == "vector"]
     read = partial(_to_file, format_)
     outcome = await find_rows(ui, state, query, vectors, read, count=query.size)
@@ -142,9 +130,8 @@ def _to_file(format_: str, result: Any) -> bytes:
         raise invalid(
             f"The rows exceed {_MAX_BYTES >> 20} MiB, or took too long to read; choose fewer rows"
         )
-    write = _WRITERS[format_]
     try:
-        return write(sample.table)
+        return _WRITERS[format_](sample.table)
     except _FAILURES as error:
         raise _explain(format_, sample.table) from error
 
@@ -370,8 +357,8 @@ class RowsView:
             is_searched = kind == "vector" and rows and value is not None
             near = self.query.near_row(rows[index], name) if is_searched else None
             shown = self._blob(value, rows, index, name) if kind == "blob" else value
-            is_image = isinstance(shown, (bytes, Blob))
-            source = self._image_address(rows, index, name) if is_image else ""
+            is_image = rows and isinstance(shown, (bytes, Blob))
+            source = self._image_address(rows[index], name) if is_image else ""
             yield make_cell(shown, kind, self.page_of(near) if near else "", source)
 
     def _kind(self, name: str) -> str:
@@ -387,10 +374,11 @@ class RowsView:
         head = heads[rows[index]]
         return None if head is None else Blob(value.get("size") or 0, head)
 
-    def _image_address(self, rows: Sequence[int], index: int, column: str) -> str:
-        if not rows:
-            return ""
-        return image_address(self.path, self.state, self.version, rows[index], column)
+    def _image_address(self, row: int, column: str) -> str:
+        # Row identifiers differ between versions.
+        is_fixed = self.version is not None and self.state.branch is None
+        at = f"v{self.version}" if is_fixed else self.state.text
+        return address("image", self.path, at=at, column=column, row=str(row))
 
 
 async def show_rows(ui: UiRequest) -> Response:
@@ -401,7 +389,7 @@ async def show_rows(ui: UiRequest) -> Response:
     tree, table, references = await gather(
         load_tree(ui, path, is_table=True), describe(ui, path, state), load_references(ui, path)
     )
-    lines = column_lines(table.var_schema.fields) if table.var_schema else []
+    lines = column_lines(table.var_schema)
     vectors = [each.path for each in lines if each.kind == "vector"]
     columns = {each.name: each for each in lines if each.depth == 0}
     sortable = (each for each in columns.values() if each.kind in _SORTED_KINDS)

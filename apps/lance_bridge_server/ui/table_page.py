@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lance_namespace import LanceNamespace
@@ -32,7 +32,7 @@ from lance_bridge_federated import FederatedNamespace
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
 from .browse import load_tree
-from .rendering import FragmentPlot, address, column_lines, line_points, share_percent
+from .rendering import address, column_lines, fragment_bars, line_points, share_percent
 from .request import Result, UiRequest, as_result, catalog_at, error_text, gather, public_finding
 from .rows import State, requested_state
 from .sign_in import Forms, redirect
@@ -84,8 +84,7 @@ class History:
     """The points of a polyline of the number of rows by version."""
 
 
-@dataclass(frozen=True)
-class References:
+class References(NamedTuple):
     """Tags and branches, each with the version that it refers to or starts from."""
 
     tags: Result[Mapping[str, Any]]
@@ -94,17 +93,14 @@ class References:
 
 async def load_references(ui: UiRequest, path: Sequence[str]) -> References:
     """Return the tags and branches of a table, by name."""
-    tags, branches = await gather(
-        ui.attempt("list_table_tags", {"id": list(path)}, lambda answer: _sorted(answer.tags)),
+    fields = {"id": list(path)}
+    found = await gather(
+        ui.attempt("list_table_tags", fields, lambda answer: dict(sorted(answer.tags.items()))),
         ui.attempt(
-            "list_table_branches", {"id": list(path)}, lambda answer: _sorted(answer.branches)
+            "list_table_branches", fields, lambda answer: dict(sorted(answer.branches.items()))
         ),
     )
-    return References(tags, branches)
-
-
-def _sorted(found: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(sorted(found.items()))
+    return References(*found)
 
 
 async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -> Result[History]:
@@ -343,6 +339,7 @@ async def show_overview(ui: UiRequest) -> Response:
     table = await ui.call("describe_table", {"id": path}) if missing else described.require()
     if state.version is not None:
         stats = Result()  # they are about the latest version only
+    deleted = table.stats.num_deleted_rows if table.stats else 0
     return ui.page(
         "table.html",
         tree=tree,
@@ -351,11 +348,11 @@ async def show_overview(ui: UiRequest) -> Response:
         state=state,
         table=table,
         missing=missing,
-        columns=column_lines(table.var_schema.fields) if table.var_schema else [],
+        columns=column_lines(table.var_schema),
         rows=rows,
         stats=stats,
-        plot=FragmentPlot.of(stats.value.fragment_stats) if stats.value else None,
-        deleted_share=_deleted_share(table, rows),
+        bars=fragment_bars(stats.value.fragment_stats) if stats.value else [],
+        deleted_share=share_percent(deleted, rows.value) if rows.error is None else 0.0,
         indices=indices,
         findings=findings,
         public=public_finding,
@@ -375,14 +372,6 @@ def _diagnose(namespace: LanceNamespace, request: Any) -> tuple[Finding, ...] | 
 
 def _count_of(result: Any) -> int:
     return int(getattr(result, "count", result))
-
-
-def _deleted_share(table: Any, rows: Result[int]) -> float:
-    """Return the percentage of deleted rows in the files."""
-    if table.stats is None or rows.value is None:
-        return 0.0
-    deleted = int(table.stats.num_deleted_rows)
-    return share_percent(deleted, rows.value)
 
 
 async def _tree_and_table(ui: UiRequest) -> list[Any]:

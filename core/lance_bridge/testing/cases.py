@@ -20,6 +20,8 @@ from lance_namespace import ErrorCode, LanceNamespace
 from .calls import PREFIX, Calls, answer_of, code_of, rows, unique_name
 from .target import Neighbour, Target
 
+_T = TypeVar("_T")
+
 # -- files of a table ------------------------------------------------------------------------------
 
 
@@ -31,9 +33,9 @@ def local_path(location: str) -> Path | None:
     return Path(location) if not parts.scheme else None
 
 
-def same_location(one: str, other: str) -> bool:
-    """Return whether two spellings refer to the same location."""
-    return _normal(one) == _normal(other)
+def same_location(one: str | None, other: str | None) -> bool:
+    """Return whether two spellings refer to the same location, or both are missing."""
+    return _normal(one or "") == _normal(other or "")
 
 
 def _normal(location: str) -> str:
@@ -117,7 +119,71 @@ class Storage:
 # -- namespace of a case ---------------------------------------------------------------------------
 
 
-class Namespace(Calls):
+_FEATURE_OF = {
+    "register_table": "register",
+    "rename_table": "rename",
+    "create_namespace": "namespace_changes",
+    "drop_namespace": "namespace_changes",
+    "list_all_tables": "list_all",
+}
+"""Operation to the feature that it needs to succeed."""
+
+
+def why_absent(target: Target, operation: str) -> str:
+    """Return why the target lacks an operation; empty if it has it."""
+    feature = _FEATURE_OF.get(operation)
+    return target.lacks(operation) or (target.lacks(feature) if feature else "")
+
+
+class Refusals:
+    """Checks the results of many requests of one case, each of which must be refused.
+
+    A request that the target declares as a deviation, ``test_case[name]``, must fail that check.
+    """
+
+    target: Target
+    case = ""
+    """The name of the running case."""
+
+    def refuse(
+        self,
+        calls: Mapping[str, Callable[[_T], object]],
+        candidates: Collection[_T],
+        *codes: ErrorCode,
+        naming: str = "",
+    ) -> None:
+        """Require that every operation refuses every candidate.
+
+        Args:
+            calls: Operation to its call with a candidate. Operations that the target declares
+                absent are skipped.
+            candidates: Identifiers, or values of an option; at least one.
+            codes: The expected codes.
+            naming: What each message must contain, in any letter case.
+        """
+        complaints = {}
+        for name, call in calls.items():
+            if not why_absent(self.target, name):
+                answers = (answer_of(call, each, codes, naming) for each in candidates)
+                complaints[name] = next((text for text in answers if text), "")
+        self.compare(complaints)
+
+    def compare(self, complaints: Mapping[str, str]) -> None:
+        """Require complaints about exactly the requests that the target declares as deviations.
+
+        Args:
+            complaints: Name of a request to what is wrong with its result, empty if nothing is.
+        """
+        if not complaints:
+            pytest.skip(f"{type(self.target).__name__} declares that each operation is absent")
+        declared = {n for n in complaints if f"{self.case}[{n}]" in self.target.deviations}
+        wrong = {name: text for name, text in complaints.items() if text and name not in declared}
+        assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
+        repaired = sorted(name for name in declared if not complaints[name])
+        assert not repaired, f"declared as deviations, but they pass: {repaired}"
+
+
+class Namespace(Calls, Refusals):
     """A client, a namespace (``id``) that only this case uses, and the files (``storage``)."""
 
     def __init__(self, target: Target, client: LanceNamespace | None = None) -> None:
@@ -281,7 +347,6 @@ def _try(call: Callable[..., object], *arguments: object) -> bool:
 # -- base of every group of cases ------------------------------------------------------------------
 
 
-_T = TypeVar("_T")
 _NEEDS = "lance_bridge_needs"
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -299,70 +364,6 @@ def needs(*names: str) -> Callable[[_Test], _Test]:
         return test
 
     return mark
-
-
-_FEATURE_OF = {
-    "register_table": "register",
-    "rename_table": "rename",
-    "create_namespace": "namespace_changes",
-    "drop_namespace": "namespace_changes",
-    "list_all_tables": "list_all",
-}
-"""Operation to the feature that it needs to succeed."""
-
-
-def why_absent(target: Target, operation: str) -> str:
-    """Return why the target lacks an operation; empty if it has it."""
-    feature = _FEATURE_OF.get(operation)
-    return target.lacks(operation) or (target.lacks(feature) if feature else "")
-
-
-class Refusals:
-    """Checks the results of many requests of one case, each of which must be refused.
-
-    A request that the target declares as a deviation, ``test_case[name]``, must fail that check.
-    """
-
-    def __init__(self, target: Target, case: str) -> None:
-        self._target = target
-        self._case = case
-
-    def refuse(
-        self,
-        calls: Mapping[str, Callable[[_T], object]],
-        candidates: Collection[_T],
-        *codes: ErrorCode,
-        naming: str = "",
-    ) -> None:
-        """Require that every operation refuses every candidate.
-
-        Args:
-            calls: Operation to its call with a candidate. Operations that the target declares
-                absent are skipped.
-            candidates: Identifiers, or values of an option; at least one.
-            codes: The expected codes.
-            naming: What each message must contain, in any letter case.
-        """
-        complaints = {}
-        for name, call in calls.items():
-            if not why_absent(self._target, name):
-                answers = (answer_of(call, each, codes, naming) for each in candidates)
-                complaints[name] = next((text for text in answers if text), "")
-        self.compare(complaints)
-
-    def compare(self, complaints: Mapping[str, str]) -> None:
-        """Require complaints about exactly the requests that the target declares as deviations.
-
-        Args:
-            complaints: Name of a request to what is wrong with its result, empty if nothing is.
-        """
-        if not complaints:
-            pytest.skip(f"{type(self._target).__name__} declares that each operation is absent")
-        declared = {n for n in complaints if f"{self._case}[{n}]" in self._target.deviations}
-        wrong = {name: text for name, text in complaints.items() if text and name not in declared}
-        assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
-        repaired = sorted(name for name in declared if not complaints[name])
-        assert not repaired, f"declared as deviations, but they pass: {repaired}"
 
 
 def _full_name(case: pytest.Function) -> str:
@@ -409,12 +410,10 @@ class Cases:
             yield inhabited
 
     @pytest.fixture
-    def refusals(self, request: pytest.FixtureRequest, target: Target) -> Refusals:
-        """A check of the results of many requests."""
-        return Refusals(target, request.node.originalname)
-
-    @pytest.fixture
-    def ns(self, target: Target, _declared: None) -> Iterator[Namespace]:
+    def ns(
+        self, request: pytest.FixtureRequest, target: Target, _declared: None
+    ) -> Iterator[Namespace]:
         """A client and a namespace that only this case uses."""
         with closing(Namespace(target)) as ns:
+            ns.case = request.node.originalname
             yield ns

@@ -31,7 +31,7 @@ from .calls import (
     unique_name,
     vector_of,
 )
-from .cases import Cases, Namespace, Refusals, needs, same_location, why_absent
+from .cases import Cases, Namespace, needs, same_location, why_absent
 from .requests import (
     BATCH_OPERATIONS,
     BRANCH_OPERATIONS,
@@ -43,12 +43,12 @@ from .requests import (
 )
 from .target import Target
 
-# -- create_table and count_table_rows -------------------------------------------------------------
-
-
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
 INVALID = ErrorCode.INVALID_INPUT
+BAD_STATE = ErrorCode.INVALID_TABLE_STATE
+
+# -- create_table and count_table_rows -------------------------------------------------------------
 
 
 class DataCases(Cases):
@@ -59,7 +59,7 @@ class DataCases(Cases):
     def test_create_table_writes_the_rows_and_says_where(self, ns: Namespace) -> None:
         answer = ns.create_table(ns.table(), rows(range(4)))
         assert answer.version == 1
-        assert same_location(answer.location or "", ns.location(ns.table()))
+        assert same_location(answer.location, ns.location(ns.table()))
         assert ns.ids(ns.table()) == [0, 1, 2, 3]
         assert ns.names() == ["t"]
 
@@ -87,7 +87,7 @@ class DataCases(Cases):
         table_id = ns.with_rows()
         for count, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE")):
             answer = ns.create_table(table_id, rows(range(9 - count)), mode=mode)
-            assert same_location(answer.location or "", ns.location(table_id))
+            assert same_location(answer.location, ns.location(table_id))
             assert ns.ids(table_id) == list(range(9 - count))
         assert ns.names() == ["t"]
 
@@ -298,9 +298,15 @@ class DataOperationCases(Cases):
         ns.close()
 
     @pytest.fixture
-    def table(self, shared_namespace: Namespace) -> CaseTable:
+    def shared(self, request: pytest.FixtureRequest, shared_namespace: Namespace) -> Namespace:
+        """The same namespace, for this case."""
+        shared_namespace.case = request.node.originalname
+        return shared_namespace
+
+    @pytest.fixture
+    def table(self, shared: Namespace) -> CaseTable:
         """A table with 40 rows, for one case to change."""
-        return CaseTable(shared_namespace)
+        return CaseTable(shared)
 
 
 _numbers = itertools.count()
@@ -309,7 +315,6 @@ _numbers = itertools.count()
 # -- each operation once ---------------------------------------------------------------------------
 
 
-INVALID = ErrorCode.INVALID_INPUT
 _UPSERT = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True}
 
 
@@ -417,8 +422,8 @@ class SmokeCases(DataOperationCases):
             alter("Canceled")
 
     @needs("managed_tables")
-    def test_several_tables_are_committed_together(self, shared_namespace: Namespace) -> None:
-        ns = shared_namespace
+    def test_several_tables_are_committed_together(self, shared: Namespace) -> None:
+        ns = shared
         tables = [CaseTable(ns, properties={"managed_by": "impl"}) for _ in range(2)]
         for operation in BATCH_OPERATIONS:
             if not why_absent(ns.target, operation):
@@ -443,33 +448,24 @@ def _found(table: CaseTable, k: int = 100, **options: Any) -> list[int]:
 # -- missing tables, branches and data -------------------------------------------------------------
 
 
-BAD_STATE = ErrorCode.INVALID_TABLE_STATE
-
-
 class EveryOperationCases(DataOperationCases):
     """The `DATA_OPERATIONS` on a table, a branch or data that does not exist."""
 
-    def test_data_of_a_missing_table_is_table_not_found(
-        self, shared_namespace: Namespace, refusals: Refusals
-    ) -> None:
-        missing, code = shared_namespace.missing_table(), ErrorCode.TABLE_NOT_FOUND
-        calls = calls_of(shared_namespace, DATA_OPERATIONS)
-        refusals.refuse(calls, [missing], code, naming=missing[-1])
+    def test_data_of_a_missing_table_is_table_not_found(self, shared: Namespace) -> None:
+        missing, code = shared.missing_table(), ErrorCode.TABLE_NOT_FOUND
+        calls = calls_of(shared, DATA_OPERATIONS)
+        shared.refuse(calls, [missing], code, naming=missing[-1])
 
-    def test_data_in_a_missing_namespace_is_namespace_not_found(
-        self, shared_namespace: Namespace, refusals: Refusals
-    ) -> None:
-        missing, code = shared_namespace.missing_namespace(), ErrorCode.NAMESPACE_NOT_FOUND
-        calls = calls_of(shared_namespace, DATA_OPERATIONS)
-        refusals.refuse(calls, [[*missing, "t"]], code, naming=missing[-1])
+    def test_data_in_a_missing_namespace_is_namespace_not_found(self, shared: Namespace) -> None:
+        missing, code = shared.missing_namespace(), ErrorCode.NAMESPACE_NOT_FOUND
+        calls = calls_of(shared, DATA_OPERATIONS)
+        shared.refuse(calls, [[*missing, "t"]], code, naming=missing[-1])
 
     @needs("make_foreign_table")
-    def test_data_of_a_foreign_table_is_invalid_input(
-        self, shared_namespace: Namespace, refusals: Refusals
-    ) -> None:
-        foreign = shared_namespace.foreign(unique_name())
-        calls = calls_of(shared_namespace, DATA_OPERATIONS)
-        refusals.refuse(calls, [foreign], ErrorCode.INVALID_INPUT, naming=foreign[-1])
+    def test_data_of_a_foreign_table_is_invalid_input(self, shared: Namespace) -> None:
+        foreign = shared.foreign(unique_name())
+        calls = calls_of(shared, DATA_OPERATIONS)
+        shared.refuse(calls, [foreign], ErrorCode.INVALID_INPUT, naming=foreign[-1])
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -480,31 +476,31 @@ class EveryOperationCases(DataOperationCases):
         return table_id
 
     def test_data_of_a_declared_table_is_invalid_table_state(
-        self, shared_namespace: Namespace, refusals: Refusals, declared: list[str]
+        self, shared: Namespace, declared: list[str]
     ) -> None:
         strict = {*DATA_OPERATIONS} - LENIENT_ON_DECLARED - {*NOT_FOUND_ON_DECLARED}
-        calls = calls_of(shared_namespace, sorted(strict))
-        refusals.refuse(calls, [declared], BAD_STATE, naming=declared[-1])
+        calls = calls_of(shared, sorted(strict))
+        shared.refuse(calls, [declared], BAD_STATE, naming=declared[-1])
 
     def test_a_declared_table_has_no_version_and_no_tag(
-        self, shared_namespace: Namespace, refusals: Refusals, declared: list[str]
+        self, shared: Namespace, declared: list[str]
     ) -> None:
-        calls = calls_of(shared_namespace, NOT_FOUND_ON_DECLARED)
-        refusals.compare(
+        calls = calls_of(shared, NOT_FOUND_ON_DECLARED)
+        shared.compare(
             {
                 name: answer_of(call, declared, (BAD_STATE, NOT_FOUND_ON_DECLARED[name]))
                 for name, call in calls.items()
             }
         )
-        assert not shared_namespace.call("list_table_versions", declared).versions
-        assert not shared_namespace.call("list_table_tags", declared).tags
-        assert not shared_namespace.call("list_table_branches", declared).branches
+        assert not shared.call("list_table_versions", declared).versions
+        assert not shared.call("list_table_tags", declared).tags
+        assert not shared.call("list_table_branches", declared).branches
 
     def test_data_of_a_missing_branch_is_branch_not_found(
-        self, shared_namespace: Namespace, refusals: Refusals, table: CaseTable
+        self, shared: Namespace, table: CaseTable
     ) -> None:
-        calls = calls_of(shared_namespace, BRANCH_OPERATIONS, branch="nobranch")
+        calls = calls_of(shared, BRANCH_OPERATIONS, branch="nobranch")
         table.call("create_table_tag", tag="first", version=1)
         with table.unchanged():
             code = ErrorCode.TABLE_BRANCH_NOT_FOUND
-            refusals.refuse(calls, [table.id], code, naming="nobranch")
+            shared.refuse(calls, [table.id], code, naming="nobranch")

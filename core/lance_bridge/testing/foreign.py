@@ -8,14 +8,13 @@ from contextlib import closing
 from lance_namespace import ErrorCode
 
 from .calls import answer_of, code_of, refused, rows
-from .cases import Cases, Namespace, Refusals, needs, same_location
+from .cases import Cases, Namespace, needs, same_location
 from .requests import CREATE_TABLE, ENTRY_OPERATIONS, calls_of
 from .target import Target
 
-# -- entries of others -----------------------------------------------------------------------------
-
-
 INVALID = ErrorCode.INVALID_INPUT
+
+# -- entries of others -----------------------------------------------------------------------------
 
 
 class ForeignCases(Cases):
@@ -34,26 +33,22 @@ class ForeignCases(Cases):
             assert foreign not in ns.list_all_tables().tables
 
     @needs("make_foreign_table")
-    def test_operations_on_a_foreign_table_are_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_operations_on_a_foreign_table_are_invalid_input(self, ns: Namespace) -> None:
         foreign = ns.foreign()
         calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
-        refusals.refuse(calls, [foreign], INVALID, naming="foreign")
+        ns.refuse(calls, [foreign], INVALID, naming="foreign")
         self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table")
-    def test_the_name_of_a_foreign_table_is_taken_in_every_mode(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_the_name_of_a_foreign_table_is_taken_in_every_mode(self, ns: Namespace) -> None:
         foreign, code = ns.foreign(), ErrorCode.TABLE_ALREADY_EXISTS
-        refusals.refuse(calls_of(ns, CREATE_TABLE), [foreign], code, naming="foreign")
+        ns.refuse(calls_of(ns, CREATE_TABLE), [foreign], code, naming="foreign")
         for mode in ("ExistOk", "Overwrite"):
             calls = calls_of(ns, ["create_table"], mode=mode)
-            refusals.refuse(calls, [foreign], code, naming="foreign")
+            ns.refuse(calls, [foreign], code, naming="foreign")
         if ns.features.register:
             calls = calls_of(ns, ["register_table"], mode="Overwrite")
-            refusals.refuse(calls, [foreign], code, naming="foreign")
+            ns.refuse(calls, [foreign], code, naming="foreign")
         self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "rename")
@@ -67,7 +62,7 @@ class ForeignCases(Cases):
 
     @needs("make_foreign_table", "namespace_changes")
     def test_a_namespace_with_a_foreign_table_is_neither_dropped_nor_overwritten(
-        self, ns: Namespace, refusals: Refusals
+        self, ns: Namespace
     ) -> None:
         foreign = ns.foreign()
         calls: dict[str, Callable[[str], object]] = {
@@ -81,10 +76,10 @@ class ForeignCases(Cases):
             codes = [ErrorCode.NAMESPACE_NOT_EMPTY]
             return {name: answer_of(calls[name], name, codes, ns.name) for name in calls}
 
-        refusals.compare(complaints())
+        ns.compare(complaints())
         self._check_untouched(ns, foreign)
         table_id = ns.with_rows("zz_lance")
-        refusals.compare(complaints())
+        ns.compare(complaints())
         assert ns.names() == ["zz_lance"]
         assert ns.ids(table_id) == [0, 1, 2]
         self._check_untouched(ns, foreign)

@@ -11,13 +11,16 @@ import pytest
 from lance_namespace import ErrorCode
 
 from .calls import Calls, code_of, collect, pages, refused, unique_name
-from .cases import Cases, Namespace, Refusals, needs
+from .cases import Cases, Namespace, needs
 from .target import Target
+
+INVALID = ErrorCode.INVALID_INPUT
+BAD_STATE = ErrorCode.INVALID_TABLE_STATE
+DENIED = ErrorCode.PERMISSION_DENIED
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-INVALID = ErrorCode.INVALID_INPUT
 NAMES = ["a", "b", "c", "d", "e", "f"]
 BAD_TOKENS = ("nonsense", "%%%", "eyJ", "AAAA", "[]", "W10=", "a b", "\x00", "é", "9" * 5000)
 
@@ -122,15 +125,11 @@ class PagingCases(Cases):
 
     # -- bad requests ----------------------------------------------------------------------------
 
-    def test_a_listing_with_a_limit_below_one_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
-        refusals.refuse(self._listings(ns, "limit"), [0, -1, -(2**31)], INVALID, naming="limit")
+    def test_a_listing_with_a_limit_below_one_is_invalid_input(self, ns: Namespace) -> None:
+        ns.refuse(self._listings(ns, "limit"), [0, -1, -(2**31)], INVALID, naming="limit")
 
-    def test_a_listing_with_a_bad_token_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
-        refusals.refuse(self._listings(ns, "page_token"), BAD_TOKENS, INVALID, naming="token")
+    def test_a_listing_with_a_bad_token_is_invalid_input(self, ns: Namespace) -> None:
+        ns.refuse(self._listings(ns, "page_token"), BAD_TOKENS, INVALID, naming="token")
 
     def _listings(self, ns: Namespace, option: str) -> dict[str, Callable[[Any], object]]:
         """Return each paged operation as a call that takes the value of an option."""
@@ -169,10 +168,6 @@ class PagingCases(Cases):
 
 
 # -- partial rights --------------------------------------------------------------------------------
-
-
-BAD_STATE = ErrorCode.INVALID_TABLE_STATE
-DENIED = ErrorCode.PERMISSION_DENIED
 
 
 @needs("second_user")

@@ -11,7 +11,10 @@ import pyarrow as pa
 from lance_namespace import ErrorCode, LanceNamespace
 
 from .calls import Id, answer_of, code_of, ipc, items, refused, request_model, rows, unique_name
-from .cases import Cases, Namespace, Refusals, needs, same_location, why_absent
+from .cases import Cases, Namespace, needs, same_location, why_absent
+
+INVALID = ErrorCode.INVALID_INPUT
+NO_NAMESPACE = ErrorCode.NAMESPACE_NOT_FOUND
 
 # -- one request for every operation ---------------------------------------------------------------
 
@@ -206,9 +209,7 @@ class ClientCases(Cases):
         request = _request("rename_table", id=ns.with_rows())
         assert code_of(api.rename_table, request) == ErrorCode.INVALID_INPUT
 
-    def test_the_message_of_an_error_begins_as_clients_expect(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_the_message_of_an_error_begins_as_clients_expect(self, ns: Namespace) -> None:
         """Rust clients see only the text of an error, and decide by it."""
         ids = {
             "describe_table": ns.table(),
@@ -220,12 +221,12 @@ class ClientCases(Cases):
             if not why_absent(ns.target, name):
                 request, call = _request(name, id=ids[name]), getattr(ns.client, name)
                 complaints[name] = answer_of(call, request, [code], beginning)
-        refusals.compare(complaints)
+        ns.compare(complaints)
 
     @needs("absent")
-    def test_absent_operations_are_unsupported(self, ns: Namespace, refusals: Refusals) -> None:
+    def test_absent_operations_are_unsupported(self, ns: Namespace) -> None:
         codes = [ErrorCode.UNSUPPORTED]
-        refusals.compare(
+        ns.compare(
             {
                 name: answer_of(partial(_call_bare, ns, name), ns.table(), codes, name)
                 for name in sorted(ns.features.absent)
@@ -248,9 +249,6 @@ def _call_bare(ns: Namespace, name: str, table_id: list[str]) -> object:
 
 
 # -- names -----------------------------------------------------------------------------------------
-
-
-INVALID = ErrorCode.INVALID_INPUT
 
 
 def hostile_names(ns: Namespace) -> list[str]:
@@ -303,28 +301,24 @@ class IdentifierCases(Cases):
 
     # -- names that must be refused --------------------------------------------------------------
 
-    def test_a_hostile_table_name_is_invalid_input(self, ns: Namespace, refusals: Refusals) -> None:
+    def test_a_hostile_table_name_is_invalid_input(self, ns: Namespace) -> None:
         hostile = [ns.table(name) for name in hostile_names(ns)]
-        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        ns.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
         assert ns.names() == []
 
-    def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_a_hostile_namespace_name_of_a_table_is_invalid_input(self, ns: Namespace) -> None:
         parent, table = ns.target.parent, unique_name()
         hostile = [[*parent, name, table] for name in hostile_names(ns)]
-        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        ns.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
 
-    def test_a_hostile_namespace_name_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_a_hostile_namespace_name_is_invalid_input(self, ns: Namespace) -> None:
         parent = ns.target.parent
         hostile = set(hostile_names(ns))
         # A catalog that accepts such a name may have one already, which the kit must not drop.
         hostile -= set(ns.all_namespaces(parent))
         try:
             identifiers = [[*parent, name] for name in sorted(hostile)]
-            refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+            ns.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
         finally:
             made = hostile & set(ns.all_namespaces(parent))
             for name in made:
@@ -332,11 +326,9 @@ class IdentifierCases(Cases):
         assert not made
 
     @needs("rename")
-    def test_rename_to_a_hostile_name_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_rename_to_a_hostile_name_is_invalid_input(self, ns: Namespace) -> None:
         table_id, names = ns.with_rows(), hostile_names(ns)
-        refusals.compare(
+        ns.compare(
             {
                 repr(name): answer_of(lambda new: ns.rename_table(table_id, new), name, [INVALID])
                 for name in names
@@ -346,50 +338,44 @@ class IdentifierCases(Cases):
         assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("max_table_name")
-    def test_an_overlong_table_name_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_an_overlong_table_name_is_invalid_input(self, ns: Namespace) -> None:
         longest = ns.features.max_table_name or 0
         identifiers = [ns.table("t" * length) for length in (longest + 1, 10_000)]
-        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        ns.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
         assert ns.names() == []
 
     @needs("max_namespace_name")
-    def test_an_overlong_namespace_name_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_an_overlong_namespace_name_is_invalid_input(self, ns: Namespace) -> None:
         longest = ns.features.max_namespace_name or 0
         identifiers = [[*ns.target.parent, "n" * n] for n in (longest + 1, 10_000)]
-        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        ns.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     # -- identifiers of the wrong length ---------------------------------------------------------
 
-    def test_a_table_operation_without_an_identifier_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
-        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
+    def test_a_table_operation_without_an_identifier_is_invalid_input(self, ns: Namespace) -> None:
+        ns.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
 
     @needs("fixed_depth")
     def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
+        self, ns: Namespace
     ) -> None:
         longest = [*ns.target.parent, *[unique_name()] * 6]
         wrong = [longest[:depth] for depth in range(1, 7) if depth != len(ns.id) + 1]
-        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
+        ns.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
+        self, ns: Namespace
     ) -> None:
         wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
-        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
+        ns.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
-        self, ns: Namespace, refusals: Refusals
+        self, ns: Namespace
     ) -> None:
         outer = [ns.id[:depth] for depth in range(len(ns.id))]
-        refusals.refuse(calls_of(ns, ["list_tables"]), outer, INVALID)
+        ns.refuse(calls_of(ns, ["list_tables"]), outer, INVALID)
 
     @needs("fixed_depth", "rename")
     def test_rename_into_a_namespace_of_another_level_is_invalid_input(self, ns: Namespace) -> None:
@@ -446,32 +432,25 @@ class IdentifierCases(Cases):
 # -- objects that do not exist ---------------------------------------------------------------------
 
 
-NO_NAMESPACE = ErrorCode.NAMESPACE_NOT_FOUND
-
-
 class MissingCases(Cases):
     """Operations on entries that do not exist."""
 
-    def test_operations_on_a_missing_table_are_table_not_found(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_operations_on_a_missing_table_are_table_not_found(self, ns: Namespace) -> None:
         missing = ns.missing_table()
         calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
-        refusals.refuse(calls, [missing], ErrorCode.TABLE_NOT_FOUND, naming=missing[-1])
+        ns.refuse(calls, [missing], ErrorCode.TABLE_NOT_FOUND, naming=missing[-1])
 
     def test_operations_on_a_table_of_a_missing_namespace_are_namespace_not_found(
-        self, ns: Namespace, refusals: Refusals
+        self, ns: Namespace
     ) -> None:
         missing = ns.missing_namespace()
         calls = calls_of(ns, ENTRY_OPERATIONS)
-        refusals.refuse(calls, [[*missing, "t"]], NO_NAMESPACE, naming=missing[-1])
+        ns.refuse(calls, [[*missing, "t"]], NO_NAMESPACE, naming=missing[-1])
 
-    def test_operations_on_a_missing_namespace_are_namespace_not_found(
-        self, ns: Namespace, refusals: Refusals
-    ) -> None:
+    def test_operations_on_a_missing_namespace_are_namespace_not_found(self, ns: Namespace) -> None:
         missing = ns.missing_namespace()
         calls = calls_of(ns, [name for name in NAMESPACE_OPERATIONS if name != "create_namespace"])
-        refusals.refuse(calls, [missing], NO_NAMESPACE, naming=missing[-1])
+        ns.refuse(calls, [missing], NO_NAMESPACE, naming=missing[-1])
 
     @needs("rename", "rename_across")
     def test_rename_into_a_missing_namespace_is_namespace_not_found(self, ns: Namespace) -> None:

@@ -49,7 +49,7 @@ class RestartCases(Cases):
             raise AssertionError(f"{described(error)}. {_LOST}") from error
         assert same_location(location, before)
         declared = changing.declare_table(ns.table("new")).location
-        assert same_location(ns.location(ns.table("new")), declared or "")
+        assert same_location(ns.location(ns.table("new")), declared)
         changing.close()
 
     def test_calls_while_the_server_is_down_are_service_unavailable(self, ns: Namespace) -> None:
@@ -167,7 +167,7 @@ class _Worker:
         except TableNotFoundError:
             found = None
         self._check_own(found, what)
-        if self._known and not same_location(found or "", self._location or ""):
+        if self._known and not same_location(found, self._location):
             self.wrong.append(f"{what}: expected {self._location}, got {found}")
         self._known, self._location = True, found
 

@@ -12,11 +12,13 @@ from lance_namespace import ErrorCode, InvalidTableStateError
 from .calls import SCHEMA, collect, refused, rows
 from .cases import Cases, Namespace, local_path, needs, same_location
 
-# -- declare, describe, exists and list ------------------------------------------------------------
-
-
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
+NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
+INVALID = ErrorCode.INVALID_INPUT
+BAD_STATE = ErrorCode.INVALID_TABLE_STATE
+
+# -- declare, describe, exists and list ------------------------------------------------------------
 
 
 class TableCases(Cases):
@@ -59,7 +61,7 @@ class TableCases(Cases):
     def test_declare_honours_the_requested_location(self, ns: Namespace) -> None:
         wanted = ns.new_location("chosen")
         answer = ns.declare_table(ns.table(), location=wanted)
-        assert same_location(answer.location or "", wanted)
+        assert same_location(answer.location, wanted)
         assert same_location(ns.location(ns.table()), wanted)
 
     @needs("table_properties")
@@ -89,7 +91,7 @@ class TableCases(Cases):
         else:
             with refused(ALREADY_EXISTS, naming="t"):
                 ns.declare_table(ns.table())
-        assert same_location(ns.location(ns.table()), first or "")
+        assert same_location(ns.location(ns.table()), first)
 
     def test_declare_of_a_table_with_data_is_table_already_exists(self, ns: Namespace) -> None:
         table_id = ns.with_rows("taken")
@@ -228,10 +230,6 @@ def _own(ns: Namespace, found: Iterable[str], *others: list[str]) -> list[str]:
 # -- register and deregister -----------------------------------------------------------------------
 
 
-NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
-INVALID = ErrorCode.INVALID_INPUT
-
-
 class RegistrationCases(Cases):
     """Entries that are added and removed while their data stays."""
 
@@ -306,7 +304,7 @@ class RegistrationCases(Cases):
         location = ns.location(table_id)
         files = ns.storage.files(location)
         answer = ns.deregister_table(table_id)
-        assert same_location(answer.location or "", location)
+        assert same_location(answer.location, location)
         assert ns.names() == []
         with refused(NOT_FOUND, naming="t"):
             ns.table_exists(table_id)
@@ -319,7 +317,7 @@ class RegistrationCases(Cases):
         table_id = ns.with_rows()
         before = ns.location(table_id)
         ns.deregister_table(table_id)
-        assert not same_location(ns.declare_table(table_id).location or "", before)
+        assert not same_location(ns.declare_table(table_id).location, before)
         ns.deregister_table(table_id)
         ns.create_table(table_id, rows(range(7)))
         assert not same_location(ns.location(table_id), before)
@@ -337,8 +335,6 @@ class RegistrationCases(Cases):
 
 # -- drop ------------------------------------------------------------------------------------------
 
-
-BAD_STATE = ErrorCode.INVALID_TABLE_STATE
 
 SPELLINGS = ("{path}/", "{path}", "file:{path}", "file://{path}", "{parent}/./{name}")
 """Ways to write a local directory; braces hold the parts of its absolute path."""
@@ -434,10 +430,6 @@ class DropCases(Cases):
 
 
 # -- rename ----------------------------------------------------------------------------------------
-
-
-ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 
 
 @needs("rename")

@@ -13,7 +13,7 @@ from lance_namespace import ErrorCode, UnsupportedOperationError
 from ...catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
 from ...errors import OutcomeUnknownError
 from ..calls import answer_of, code_of, refused
-from ..cases import Refusals, needs
+from ..cases import needs
 from ..concurrency import THREADS, answers_only, check_one_winner, race
 from .workspace import (
     CatalogCases,
@@ -252,25 +252,21 @@ CHANGES: dict[str, Change] = {
 class FaultCases(CatalogCases):
     """A server that refuses, is busy or broken, or whose reply is lost."""
 
-    def test_a_read_that_is_refused_is_permission_denied(
-        self, workspace: Workspace, refusals: Refusals
-    ) -> None:
-        self._refuse_reads(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
+    def test_a_read_that_is_refused_is_permission_denied(self, workspace: Workspace) -> None:
+        self._refuse_reads(workspace, "refuse", [ErrorCode.PERMISSION_DENIED])
 
     @pytest.mark.parametrize("fault", CODES)
     def test_a_read_that_a_server_fails_is_never_answered(
-        self, workspace: Workspace, refusals: Refusals, fault: str
+        self, workspace: Workspace, fault: str
     ) -> None:
-        self._refuse_reads(workspace, refusals, fault, CODES[fault])
+        self._refuse_reads(workspace, fault, CODES[fault])
 
     def test_a_read_with_rejected_credentials_is_unauthenticated(
-        self, workspace: Workspace, refusals: Refusals
+        self, workspace: Workspace
     ) -> None:
-        self._refuse_reads(workspace, refusals, "reject", [ErrorCode.UNAUTHENTICATED])
+        self._refuse_reads(workspace, "reject", [ErrorCode.UNAUTHENTICATED])
 
-    def _refuse_reads(
-        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
-    ) -> None:
+    def _refuse_reads(self, workspace: Workspace, fault: str, codes: Collection[ErrorCode]) -> None:
         """Require these codes from every read while the fault lasts, and none afterwards."""
         scene = Scene.new(workspace, "read")
         with faults_of(workspace.target, fault) as faults:
@@ -278,24 +274,24 @@ class FaultCases(CatalogCases):
             for name, read in READS.items():
                 with getattr(faults, fault)():
                     complaints[name] = answer_of(partial(read, faults.catalog), scene, codes)
-            refusals.compare(complaints)
+            workspace.compare(complaints)
             require_same(faults.catalog.load_table(scene.table.path), scene.table)
 
     # -- changes ---------------------------------------------------------------------------------
 
     def test_a_change_that_is_refused_is_permission_denied_and_not_made(
-        self, workspace: Workspace, refusals: Refusals
+        self, workspace: Workspace
     ) -> None:
-        self._refuse_changes(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
+        self._refuse_changes(workspace, "refuse", [ErrorCode.PERMISSION_DENIED])
 
     @pytest.mark.parametrize("fault", CODES)
     def test_a_change_that_a_server_fails_is_an_error(
-        self, workspace: Workspace, refusals: Refusals, fault: str
+        self, workspace: Workspace, fault: str
     ) -> None:
-        self._refuse_changes(workspace, refusals, fault, CODES[fault])
+        self._refuse_changes(workspace, fault, CODES[fault])
 
     def _refuse_changes(
-        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
+        self, workspace: Workspace, fault: str, codes: Collection[ErrorCode]
     ) -> None:
         """Require these codes from every change, and that none is made."""
         complaints = {}
@@ -306,10 +302,10 @@ class FaultCases(CatalogCases):
                     answer = answer_of(partial(change.make, faults.catalog), scene, codes)
                 is_made = change.was_made(workspace.catalog, scene)
                 complaints[name] = f"{answer} The change was made." if is_made else answer
-        refusals.compare(complaints)
+        workspace.compare(complaints)
 
     def test_a_change_whose_reply_is_lost_is_unknown_and_made_once(
-        self, workspace: Workspace, refusals: Refusals
+        self, workspace: Workspace
     ) -> None:
         complaints = {}
         with faults_of(workspace.target, "lose_next_reply") as faults:
@@ -319,10 +315,10 @@ class FaultCases(CatalogCases):
                     answer = _check_unknown_outcome(partial(change.make, faults.catalog, scene))
                 is_made = change.was_made(workspace.catalog, scene)
                 complaints[name] = answer if is_made else f"{answer} The change was not made."
-        refusals.compare(complaints)
+        workspace.compare(complaints)
 
     def test_a_change_is_not_sent_again_after_its_reply_was_lost(
-        self, workspace: Workspace, refusals: Refusals
+        self, workspace: Workspace
     ) -> None:
         complaints = {}
         with faults_of(workspace.target, "lose_next_reply", "changes_received") as faults:
@@ -332,7 +328,7 @@ class FaultCases(CatalogCases):
                     code_of(change.make, faults.catalog, scene)
                 sent = faults.changes_received() - before
                 complaints[name] = "" if sent == 1 else f"{sent} changes were sent"
-        refusals.compare(complaints)
+        workspace.compare(complaints)
 
     @pytest.mark.parametrize("way", ["lose_next_reply", "stall_next_reply", "fail_next_reply"])
     def test_a_change_without_a_good_reply_is_unknown_and_made_whole(

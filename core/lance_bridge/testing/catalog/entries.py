@@ -10,7 +10,7 @@ from lance_namespace import ErrorCode
 
 from ...catalog import CatalogColumn, Column, Path, Published, TableRecord
 from ..calls import code_of, refused
-from ..cases import Refusals, local_path, needs, same_location
+from ..cases import local_path, needs, same_location
 from ..target import RawEntry
 from .workspace import (
     CatalogCases,
@@ -96,8 +96,8 @@ class EntryCases(CatalogCases):
             seen.add(record.identity)
             workspace.catalog.drop_table(record)
 
-    def test_a_location_is_kept_or_refused(self, workspace: Workspace, refusals: Refusals) -> None:
-        refusals.compare({name: self._changed_location(workspace, name) for name in LOCATIONS})
+    def test_a_location_is_kept_or_refused(self, workspace: Workspace) -> None:
+        workspace.compare({name: self._changed_location(workspace, name) for name in LOCATIONS})
 
     def _changed_location(self, workspace: Workspace, name: str) -> str:
         """Create an entry at a location; return how it changed, empty if kept or refused."""
@@ -159,7 +159,7 @@ class EntryCases(CatalogCases):
         workspace.create("lance")
         found = catalog.load_table(path)
         assert {key: found.properties.get(key) for key in wanted} == wanted
-        assert same_location(found.location or "", location)
+        assert same_location(found.location, location)
         assert not found.is_lance
         require_same(workspace.scanned("other"), found)
         assert workspace.names() == ["lance", "other"]

@@ -12,7 +12,7 @@ from lance_namespace import ErrorCode, LanceNamespaceError
 
 from ...catalog import GUARD, TableRecord
 from ..calls import answer_of, described, refused
-from ..cases import Refusals, needs
+from ..cases import needs
 from ..concurrency import DEADLINE, LOCK_SECONDS, ROUNDS, arrives, check_one_winner, race
 from ..target import RawEntry
 from .workspace import (
@@ -67,9 +67,7 @@ class GuardCases(CatalogCases):
 
     # -- one after the other ---------------------------------------------------------------------
 
-    def test_the_second_change_of_one_revision_is_refused(
-        self, guardable: Workspace, refusals: Refusals
-    ) -> None:
+    def test_the_second_change_of_one_revision_is_refused(self, guardable: Workspace) -> None:
         catalog, path, complaints = guardable.catalog, guardable.guard().path, {}
         entries = []
         for name, change in SECOND_CHANGES.items():
@@ -78,7 +76,7 @@ class GuardCases(CatalogCases):
             after = catalog.load_table(path)
             complaints[name] = answer_of(catalog.alter_table, change(second), [_CHANGED], "t")
             entries.append((catalog.load_table(path), after))
-        refusals.compare(complaints)
+        guardable.compare(complaints)
         for found, wanted in entries:
             require_same(found, wanted)
 

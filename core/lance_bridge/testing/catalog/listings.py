@@ -316,14 +316,14 @@ class SharedLocationCases(CatalogCases):
         place = workspace.location("hidden")
         with workspace.target.hidden_table(place):
             found = list(workspace.catalog.scan_hidden_tables())
-            assert any(same_location(each.location or "", place) for each in found)
+            assert any(same_location(each.location, place) for each in found)
         found = list(workspace.catalog.scan_hidden_tables())
-        assert not any(same_location(each.location or "", place) for each in found)
+        assert not any(same_location(each.location, place) for each in found)
 
     def test_a_table_of_the_catalog_is_not_hidden(self, workspace: Workspace) -> None:
         record = workspace.create()
         hidden = workspace.catalog.scan_hidden_tables()
-        assert not any(same_location(each.location or "", record.location or "") for each in hidden)
+        assert not any(same_location(each.location, record.location) for each in hidden)
 
     @needs("faults")
     def test_hidden_tables_that_may_not_be_read_are_permission_denied(

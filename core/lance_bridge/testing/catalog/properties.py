@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...catalog import RESERVED_PREFIX, TableRecord
-from ..cases import Refusals, needs
+from ..cases import needs
 from .workspace import (
     MARKS,
     CatalogCases,
@@ -76,16 +76,14 @@ class PropertyCases(CatalogCases):
     A catalog that cannot hold a property must refuse it and change nothing.
     """
 
-    def test_a_long_value_is_kept_or_refused(
-        self, workspace: Workspace, refusals: Refusals
-    ) -> None:
-        refusals.compare(
+    def test_a_long_value_is_kept_or_refused(self, workspace: Workspace) -> None:
+        workspace.compare(
             {str(n): self._complaint(workspace, {"long": _text(n)}) for n in VALUE_LENGTHS}
         )
 
-    def test_a_long_key_is_kept_or_refused(self, workspace: Workspace, refusals: Refusals) -> None:
+    def test_a_long_key_is_kept_or_refused(self, workspace: Workspace) -> None:
         keys = {n: f"k{_text(n)[1:]}" for n in KEY_LENGTHS}
-        refusals.compare({str(n): self._complaint(workspace, {keys[n]: "v"}) for n in keys})
+        workspace.compare({str(n): self._complaint(workspace, {keys[n]: "v"}) for n in keys})
 
     def _complaint(self, workspace: Workspace, properties: Mapping[str, str]) -> str:
         try:

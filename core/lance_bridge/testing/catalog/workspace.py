@@ -25,14 +25,14 @@ from ...catalog import (
     TableRecord,
 )
 from ..calls import PREFIX, code_of, described, unique_name
-from ..cases import Cases, Storage, same_location
+from ..cases import Cases, Refusals, Storage, same_location
 from ..target import Faults, Target
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 MARKS = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}
 
 
-class Workspace:
+class Workspace(Refusals):
     """A catalog under test, and a namespace that no other case uses."""
 
     def __init__(self, target: Target, catalog: Catalog) -> None:
@@ -202,7 +202,7 @@ def keeps_location(found: str | None, wanted: str | None) -> bool:
 
     Other tools take a path without a scheme for one of their default file system.
     """
-    return same_location(found or "", wanted or "") and _has_scheme(found) >= _has_scheme(wanted)
+    return same_location(found, wanted) and _has_scheme(found) >= _has_scheme(wanted)
 
 
 def _has_scheme(location: str | None) -> bool:
@@ -263,9 +263,12 @@ class CatalogCases(Cases):
     """Base of every group. A test module supplies the ``target`` fixture."""
 
     @pytest.fixture
-    def workspace(self, target: Target, _declared: None) -> Iterator[Workspace]:
+    def workspace(
+        self, request: pytest.FixtureRequest, target: Target, _declared: None
+    ) -> Iterator[Workspace]:
         """A catalog and a namespace of the case's own."""
         with closing(open_workspace(target)) as workspace:
+            workspace.case = request.node.originalname
             yield workspace
 
     @pytest.fixture

@@ -226,20 +226,13 @@ def _fill(page: _Page, child: Child, request: api.ListTablesRequest, token: str)
             page.left_out[child.name] = describe(error)
             return ""
         page.tables += [f"{child.name}{DELIMITER}{table}" for table in found.tables]
-        page.left_out.update(_left_out_below(child.name, found.context))
+        for key, why in (found.context or {}).items():
+            if key.startswith(UNAVAILABLE):  # the catalog is a federation itself
+                page.left_out[f"{child.name}.{key.removeprefix(UNAVAILABLE)}"] = why
         token = found.page_token or ""
         if not token:
             return ""
     return token
-
-
-def _left_out_below(name: str, context: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the catalogs that a catalog which is a federation itself has left out."""
-    return {
-        f"{name}.{key.removeprefix(UNAVAILABLE)}": why
-        for key, why in (context or {}).items()
-        if key.startswith(UNAVAILABLE)
-    }
 
 
 def _list_catalog(

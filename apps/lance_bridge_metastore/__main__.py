@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lance_bridge.exit_codes import MISUSED
 from lance_bridge.jvm import JavaNotFoundError
 
 from .artifacts import EmbeddedError, jars_of
@@ -18,8 +19,6 @@ from .server import DirectoryError, Metastore
 
 _POLL_SECONDS = 0.2
 _MAX_PORT = 65_535
-_MISUSED = 2
-"""The exit code for a wrong option, as in argparse."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("more than one --version needs --fetch-only")
         if not 0 <= options.port <= _MAX_PORT:
             print(f"--port must be between 0 and {_MAX_PORT}", file=sys.stderr)
-            return _MISUSED
+            return MISUSED
         return _serve(options)
     except DirectoryError as error:
         print(error, file=sys.stderr)
-        return _MISUSED
+        return MISUSED
     except (EmbeddedError, JavaNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -25,9 +25,9 @@ from lance_bridge.names import UNAVAILABLE
 from lance_bridge_federated import FederatedNamespace, Scope, Search
 
 from ..errors import STATUS_BY_CODE, error_headers, public_text
-from ..gateway.execution import Method
 from ..gateway.health import OK
 from ..http.exchange import exchange_of
+from ..queries.calling import Method
 from .rendering import address, html_page
 from .request import OPERATION_BY_NAME, Result, UiRequest, as_result, error_text, gather
 

@@ -614,7 +614,7 @@ def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
         assert go_on.wait(30)
 
     async def end_one_of_two() -> None:
-        threads, operation = OperationThreads(1), OPERATIONS[0]
+        threads, operation = OperationThreads(1, 9), OPERATIONS[0]
         first = asyncio.ensure_future(threads.run(hold, operation, TimeLimit(30)))
         assert await asyncio.to_thread(begun.wait, 30)
         waiting = threads.run(lambda: done.append("second"), operation, TimeLimit(30))

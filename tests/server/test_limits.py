@@ -7,10 +7,12 @@ import gzip
 import os
 import sqlite3
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,12 @@ from lance_bridge_server.gateway.limits import (
     Slot,
     TooManyRequestsError,
 )
+from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit
 from lance_bridge_server.http import calls, endpoint
 from lance_bridge_server.http.arrow_limits import BatchLimits
 from lance_bridge_server.http.exchange import Exchanges
 from lance_bridge_server.http.process import Process
+from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.run import listening
 
 pytestmark = [
@@ -612,3 +616,59 @@ def test_a_compressed_batch_of_too_many_buffers_is_refused(columns: int) -> None
 def test_a_stream_without_batches_is_taken(http: httpx.Client, table: str) -> None:
     done(send_rows(http, f"{table}/insert", ROWS.slice(0, 0)))
     assert done(http.post(f"{table}/count_rows")) == 3
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("server.md#time-limits")
+def test_a_principal_does_not_get_all_threads() -> None:
+    go_on, begun = threading.Event(), list[str]()
+
+    def hold(name: str) -> None:
+        begun.append(name)
+        assert go_on.wait(30)
+
+    async def run() -> None:
+        threads, operation = OperationThreads(4, 4), OPERATIONS[0]
+        limit = TimeLimit(30)
+
+        def start(owner: str) -> asyncio.Future[None]:
+            work = threads.run(partial(hold, owner), operation, limit, owner)
+            return asyncio.ensure_future(work)
+
+        many = [start("many") for _ in range(7)]
+        one = start("one")
+        while len(begun) < 4:
+            await asyncio.sleep(0)
+        assert sorted(begun) == ["many", "many", "many", "one"]
+        with pytest.raises(ServiceUnavailableError, match="requests of this principal wait"):
+            await start("many")
+        many[-1].cancel()  # one that waits leaves its place to another
+        await asyncio.sleep(0)
+        more = start("many")
+        go_on.set()
+        await asyncio.gather(*many[:-1], one, more)
+
+    asyncio.run(run())
+    assert sorted(begun) == ["many"] * 7 + ["one"]
+
+
+@pytest.mark.spec("server.md#time-limits")
+def test_places_are_given_in_turn() -> None:
+    async def run() -> list[str]:
+        places, got = FairPlaces(1, 9), list[str]()
+        await places.acquire("first")
+
+        async def take(owner: str) -> None:
+            await places.acquire(owner)
+            got.append(owner)
+            places.release(owner)
+
+        tasks = [asyncio.ensure_future(take(owner)) for owner in "aaab"]
+        await asyncio.sleep(0)
+        places.release("first")
+        await asyncio.gather(*tasks)
+        return got
+
+    assert asyncio.run(run()) == ["a", "b", "a", "a"]

@@ -81,7 +81,8 @@ def run(
     **more: Any,
 ) -> Any:
     cpu = processes.settings.cpu_seconds
-    query = Query(source, operation, REQUEST, None, method=method, cpu_seconds=cpu, **more)
+    fields = {"rights": None, "method": method, "cpu_seconds": cpu, **more}
+    query = Query(source, operation, REQUEST, **fields)
     return processes.run(query, active or Run(60), None, VersionChanges())
 
 
@@ -200,6 +201,19 @@ def test_a_query_waits_for_a_free_process(
         run(processes, source, query_methods.process_id, active=Run(0.2))
     del reader
     assert run(processes, source, query_methods.process_id)
+
+
+def test_a_principal_does_not_get_all_processes(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes = start(processes=2)
+    many, one = (Rights(name, reads=True, writes=True) for name in ("many", "one"))
+    reader = run(processes, source, query_methods.endless_rows, rights=many)
+    with pytest.raises(ServiceUnavailableError, match="no free process"):
+        run(processes, source, query_methods.process_id, active=Run(0.2), rights=many)
+    assert run(processes, source, query_methods.process_id, rights=one)
+    del reader
+    assert run(processes, source, query_methods.process_id, rights=many)
 
 
 # -- through a gateway -----------------------------------------------------------------------------

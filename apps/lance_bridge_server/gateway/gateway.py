@@ -72,7 +72,7 @@ class Gateway:
     """The number of active requests."""
 
     def __post_init__(self) -> None:
-        self._operations = OperationThreads(self.limits.threads)
+        self._operations = OperationThreads(self.limits.threads, self.limits.waiting_requests)
         self.readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
@@ -179,7 +179,9 @@ class Gateway:
         """Run work as `work` does, within a time that has begun."""
         # A request has no slot if it has no principal to count it for.
         slot: Slot | None = getattr(request.state, "slot", None)
-        return await self._operations.run(work, operation, limit, slot)
+        principal: Principal | None = getattr(request.state, "principal", None)
+        owner = principal.name if principal else ""
+        return await self._operations.run(work, operation, limit, owner, slot)
 
     def execution(self, request: Request, call: Call, arguments: list[Any], run: Run) -> Execution:
         """Return the execution of a call for the principal of a request.

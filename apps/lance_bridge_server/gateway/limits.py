@@ -102,6 +102,9 @@ class Limits:
     """How many connections a process may have open. By default half of its limit of open files."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
     """How many operations run at once, and to how many clients rows are sent at once."""
+    waiting_requests: Count = 256
+    """How many requests of a principal may wait for a thread. It gets at most three in four
+    threads, in turn with the others."""
     rate: Rate | None = None
     """How many requests a principal may send in a period, to all worker processes together."""
     concurrent_requests: Count | None = None

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -51,6 +52,71 @@ class TimeLimit:
         return max(0.0, self._end - time.monotonic())
 
 
+def share_of(count: int) -> int:
+    """Return how many of a number of places one principal may have: some stay for the others."""
+    return max(1, count * 3 // 4)
+
+
+class FairPlaces:
+    """A number of places, which principals get in turn. Use in the thread of the event loop."""
+
+    def __init__(self, count: int, most_waiting: int) -> None:
+        """Create free places.
+
+        Args:
+            most_waiting: How many requests of one principal may wait for a place.
+        """
+        self._free = count
+        self._share = share_of(count)
+        self._most_waiting = most_waiting
+        self._held: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def acquire(self, owner: str) -> None:
+        """Wait for a place.
+
+        Raises:
+            ServiceUnavailableError: (17) too many requests of this principal wait.
+        """
+        waiting = self._waiting.setdefault(owner, deque())
+        if len(waiting) >= self._most_waiting:
+            raise ServiceUnavailableError(
+                f"{len(waiting)} requests of this principal wait: the server is busy; nothing was "
+                "changed"
+            )
+        place = asyncio.get_running_loop().create_future()
+        waiting.append(place)
+        self._grant()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._waiting[owner].remove(place)
+            else:
+                self.release(owner)
+            raise
+
+    def release(self, owner: str) -> None:
+        """Return a place."""
+        self._free += 1
+        self._held[owner] -= 1
+        self._grant()
+
+    def _grant(self) -> None:
+        """Give each free place to the principal that has got none for the longest time."""
+        for owner in list(self._waiting):
+            waiting = self._waiting[owner]
+            if self._free and waiting and self._held[owner] < self._share:
+                waiting.popleft().set_result(None)
+                self._free -= 1
+                self._held[owner] += 1
+                self._waiting.move_to_end(owner)
+            if not waiting:
+                del self._waiting[owner]
+            if not self._held[owner]:
+                del self._held[owner]
+
+
 class OperationThreads:
     """Runs operations in threads.
 
@@ -58,9 +124,15 @@ class OperationThreads:
     counts as running until it ends.
     """
 
-    def __init__(self, count: int) -> None:
-        """Args: count: How many operations run at once; others wait."""
+    def __init__(self, count: int, most_waiting: int) -> None:
+        """Create the threads.
+
+        Args:
+            count: How many operations run at once; others wait.
+            most_waiting: How many operations of one principal may wait.
+        """
         self._limiter = anyio.CapacityLimiter(count)
+        self._places = FairPlaces(count, most_waiting)
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -73,12 +145,14 @@ class OperationThreads:
         work: Callable[[], T],
         operation: Operation,
         limit: TimeLimit,
+        owner: str = "",
         slot: Slot | None = None,
     ) -> T:
         """Run an operation in a thread, and return its result.
 
         Args:
             limit: How long it may take, including the wait for a free thread.
+            owner: Its principal. One of them cannot have all threads.
             slot: The request's slot, which the operation uses until its thread ends.
 
         Raises:
@@ -92,7 +166,14 @@ class OperationThreads:
                 raise RuntimeError("The wait for this operation ended before it began")
             return work()
 
-        task = asyncio.ensure_future(anyio.to_thread.run_sync(begin, limiter=self._limiter))
+        async def run() -> T:
+            await self._places.acquire(owner)
+            try:
+                return await anyio.to_thread.run_sync(begin, limiter=self._limiter)
+            finally:
+                self._places.release(owner)
+
+        task = asyncio.ensure_future(run())
         self._running.add(task)
         task.add_done_callback(self._forget)
         if slot is not None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -102,6 +103,8 @@ class QueryProcesses:
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
         self._starting = 0
+        self._owned: Counter[str] = Counter()
+        """How many processes run queries of each principal."""
         self._is_closed = False
         self._watcher: threading.Thread | None = None
 
@@ -122,7 +125,8 @@ class QueryProcesses:
             InternalError: (18) its process crashed.
         """
         end_at = time.monotonic() + min(run.seconds, self.settings.seconds)
-        process = self._acquire(query.operation, end_at)
+        owner = query.rights.principal if query.rights else ""
+        process = self._acquire(query.operation, owner, end_at)
         run.watch(process)
         return _Exchange(self, process, run, query, upload, changes).run()
 
@@ -158,29 +162,44 @@ class QueryProcesses:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def _acquire(self, operation: Operation, end_at: float) -> _Process:
+    def _acquire(self, operation: Operation, owner: str, end_at: float) -> _Process:
+        share = max(1, self.settings.processes * 3 // 4)
         with self._condition:
-            while not self._idle and self._count >= self.settings.processes:
+            while self._owned[owner] >= share or (
+                not self._idle and self._count >= self.settings.processes
+            ):
                 if not self._condition.wait(max(0.0, end_at - time.monotonic())):
                     late = f"{operation.name} found no free process in time: the server is busy"
                     raise ServiceUnavailableError(f"{late}; nothing was changed")
             process = self._idle.pop() if self._idle else None
             self._starting += 1
+            self._owned[owner] += 1
         try:
             if process is None or not process.is_alive:
                 if process is not None:
                     process.close()
                 process = _Process()
+        except BaseException:
+            with self._condition:
+                self._disown(owner)
+            raise
         finally:
             with self._condition:
                 self._starting -= 1
-        process.end_at = end_at
+        process.end_at, process.owner = end_at, owner
         with self._condition:
             self._running.add(process)
             if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, daemon=True)
                 self._watcher.start()
         return process
+
+    def _disown(self, owner: str) -> None:
+        """Count a process less for a principal, and wake those that wait. Call with the lock."""
+        self._owned[owner] -= 1
+        if not self._owned[owner]:
+            del self._owned[owner]
+        self._condition.notify_all()
 
     @property
     def _count(self) -> int:
@@ -190,12 +209,12 @@ class QueryProcesses:
         """Keep a process for the next query, or end it. Return why it ended, or nothing."""
         with self._condition:
             self._running.discard(process)
+            self._disown(process.owner)
             is_kept = is_usable and not process.reason and not self._is_closed
             is_kept = is_kept and process.memory < self._memory // 2
             if is_kept:
                 process.idle_since = time.monotonic()
                 self._idle.append(process)
-            self._condition.notify()
         if is_kept:
             return ""
         reason = process.close()
@@ -267,6 +286,7 @@ class _Process:
 
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
+        owner: The principal of its query.
         reason: Why it was ended.
         idle_since: Since when it has no query, on the same clock.
     """
@@ -278,6 +298,7 @@ class _Process:
             self._process.start()
         self.channel = Channel(ours)
         self.end_at = float("inf")
+        self.owner = ""
         self.reason = ""
         self.idle_since = 0.0
         self._lock = threading.Lock()

@@ -417,6 +417,17 @@ def test_malformed_requests_of_lancedb_are_invalid_input(
     refused(http.post(f"/v1/table/t/{operation}", json=body, headers=agent), 400, 13)
 
 
+def test_two_databases_and_printed_queries_of_lancedb_are_refused(http: httpx.Client) -> None:
+    create(http)
+    agent = [("user-agent", "lancedb-python/1"), ("x-lancedb-database", "films")]
+    text = {"query": 'PhraseQuery { column: Some("word"), terms: "a b" }'}
+    body = {"vector": [], "k": 1, "full_text_query": text}
+    refused(http.post("/v1/table/t/query", json=body, headers=agent), 406, 0)
+    twice = [*agent, ("x-lancedb-database", "others")]
+    answer = http.post("/v1/table/t/describe", json={}, headers=twice)
+    assert "several times" in refused(answer, 400, 13)
+
+
 def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespace: Any) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": trace, "tracestate": "a=b", "x-request-id": "r-1"}

@@ -20,7 +20,7 @@ import anyio
 import httpx
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError
 from server.gateways import NamedByHeader, serving, serving_namespace
 from server.http_requests import (
     ARROW,
@@ -50,7 +50,6 @@ from lance_bridge_server.gateway.limits import (
 )
 from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit
 from lance_bridge_server.http import calls, endpoint
-from lance_bridge_server.http.arrow_limits import BatchLimits
 from lance_bridge_server.http.exchange import Exchanges
 from lance_bridge_server.http.process import Process
 from lance_bridge_server.operations import OPERATIONS
@@ -595,22 +594,6 @@ def test_dictionaries_count_as_batches(http: httpx.Client, table: str) -> None:
     words = pa.array(["x" * (6 << 20)]).dictionary_encode()
     answer = send_rows(http, f"{table}/create", pa.table({"word": words}))
     assert "smaller batches" in refused(answer, 400, 13)
-
-
-@pytest.mark.parametrize("columns", [49_999, 50_001])
-def test_a_compressed_batch_of_too_many_buffers_is_refused(columns: int) -> None:
-    column = pa.array([1], pa.int8())  # with a buffer of values, and one of nulls
-    batch = pa.record_batch([column] * columns, [str(each) for each in range(columns)])
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    limits = BatchLimits(BATCH_BYTES)
-    if columns < 50_000:
-        limits.feed(sink.getvalue())
-    else:
-        with pytest.raises(InvalidInputError, match="has 100002 buffers; the limit is 100000"):
-            limits.feed(sink.getvalue())
 
 
 def test_a_stream_without_batches_is_taken(http: httpx.Client, table: str) -> None:

@@ -316,3 +316,12 @@ def test_a_token_without_a_key_identifier_needs_a_provider_with_one_key(
     assert ask(served, okta.token(header={"kid": None}))[0] == 200
     with pytest.raises(UnauthenticatedError):
         children(served.url)
+
+
+@pytest.mark.parametrize("kind", ["logout+jwt", "dpop+jwt"])
+def test_a_token_of_another_type_does_not_sign_in(
+    served: Served, okta: IdentityProvider, kind: str
+) -> None:
+    assert ask(served, okta.token(header={"typ": kind}))[:2] == (401, 16)
+    for known in ("JWT", "at+jwt", "application/at+JWT", None):
+        assert ask(served, okta.token(header={"typ": known}))[0] == 200

@@ -40,6 +40,9 @@ Algorithm = Literal[
 ]
 """Algorithms with a private key. ``none`` and shared secrets are never accepted."""
 DEFAULT_ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256")
+_TYPES = {"jwt", "at+jwt", "application/at+jwt", "application/jwt"}
+"""Types of tokens that sign in. Others are signed with the same keys, such as ``logout+jwt``.
+Source: RFC 8725, section 3.11; RFC 9068."""
 _PARTS = 3
 
 
@@ -101,6 +104,8 @@ class OidcTokens:
         """Return the principal of a token. Raises as `authenticate` does."""
         header = _decode(token.partition(".")[0])
         algorithm, kid = header.get("alg"), header.get("kid")
+        if header.get("typ") is not None and str(header["typ"]).lower() not in _TYPES:
+            raise UnauthenticatedError("The token is of a type that does not sign in")
         if algorithm not in self._algorithms:
             raise UnauthenticatedError("The token is signed with an algorithm that is not allowed")
         key = await self.keys.find(kid if isinstance(kid, str) else None)

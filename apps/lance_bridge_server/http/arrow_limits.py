@@ -13,14 +13,22 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lance_bridge.errors import invalid
 
 _METADATA_BYTES = 16 << 20
 """The largest metadata of a message, such as a schema."""
 _MAX_BUFFERS = 100_000
 """The largest number of buffers of a compressed batch: each is checked separately."""
+MAX_FIELDS = 10_000
+"""How many columns a schema may have, with the fields inside them."""
+MAX_DEPTH = 64
+"""How deep these may be nested."""
+MAX_ROW_BYTES = 16 << 20
+"""The size of the values of fixed size in a row: each null takes that space too."""
 _CONTINUATION = 0xFFFFFFFF
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
 _PREFIX = 8
 """Bytes at the start of a compressed buffer that state its uncompressed size."""
 
@@ -86,7 +94,10 @@ class BatchLimits:
                     f"A message of the Arrow stream has {size} bytes of metadata; the limit is "
                     f"{_METADATA_BYTES}"
                 )
-            yield from self._check_body(_Message((yield size)))
+            message = _Message((yield size))
+            if message.kind == _SCHEMA:
+                check_schema(message.schema())
+            yield from self._check_body(message)
 
     def _check_body(self, message: _Message) -> _Frames:
         self._check_size(message.body_bytes)
@@ -112,21 +123,74 @@ class BatchLimits:
             )
 
 
+def check_schema(schema: pa.Schema) -> None:
+    """Check what a row of a schema takes.
+
+    Raises:
+        InvalidInputError: (13) it has too many columns, or they are nested too deep, or its values
+            of fixed size are too large.
+    """
+    count = size = 0
+    pending = [(field.type, 1, 1) for field in schema]
+    while pending:
+        dtype, depth, values = pending.pop()
+        count += 1
+        if count + len(pending) > MAX_FIELDS:
+            raise invalid(f"The schema has more than {MAX_FIELDS} columns and fields in them")
+        if depth > MAX_DEPTH:
+            raise invalid(f"The schema is nested more than {MAX_DEPTH} deep")
+        if pa.types.is_fixed_size_list(dtype):
+            pending.append((dtype.value_type, depth + 1, values * dtype.list_size))
+        elif dtype.num_fields and not pa.types.is_dictionary(dtype):
+            inside = 1 if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) else values
+            pending += [(dtype.field(i).type, depth + 1, inside) for i in range(dtype.num_fields)]
+        else:
+            size += values * _width(dtype)
+    if size > MAX_ROW_BYTES:
+        raise invalid(
+            f"A row has {size} bytes of values of fixed size, such as lists; the limit is "
+            f"{MAX_ROW_BYTES}"
+        )
+
+
+def _width(dtype: pa.DataType) -> int:
+    """Return the bytes of a value of fixed size; a few for any other."""
+    try:
+        return int(dtype.byte_width)
+    except ValueError:
+        return _PREFIX
+
+
 class _Message:
     """The sizes in the metadata of a message."""
 
     def __init__(self, data: bytes) -> None:
         message = _Table(data, struct.unpack_from("<I", data)[0])
-        self._kind = message.number(1, "<B")
+        self._data = data
+        self.kind = message.number(1, "<B")
         self._header = message.table(2)
         self.body_bytes = message.number(3, "<q")
+
+    def schema(self) -> pa.Schema:
+        """Return the schema, if it is the message of one.
+
+        Raises:
+            InvalidInputError: (13) it has too many columns, or is malformed.
+        """
+        if self._header is not None and self._header.length(1) > MAX_FIELDS:
+            raise invalid(f"The schema has more than {MAX_FIELDS} columns and fields in them")
+        prefix = struct.pack("<II", _CONTINUATION, len(self._data))
+        try:
+            return pa.ipc.read_schema(pa.py_buffer(prefix + self._data))
+        except (pa.ArrowException, OSError) as error:
+            raise invalid(f"The body is not a valid Arrow IPC stream: {error}") from error
 
     def compressed_buffers(self) -> list[int]:
         """Return the offsets, in the body, of buffers that may be compressed."""
         batch = self._header
-        if self._kind == _DICTIONARY_BATCH and batch is not None:
+        if self.kind == _DICTIONARY_BATCH and batch is not None:
             batch = batch.table(1)
-        if self._kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or batch is None:
+        if self.kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or batch is None:
             return []
         if batch.table(3) is None:
             return []
@@ -154,6 +218,11 @@ class _Table:
         return (
             None if position is None else _Table(self._data, position + self._read(position, "<I"))
         )
+
+    def length(self, field: int) -> int:
+        """Return the length of a vector."""
+        position = self._field_position(field)
+        return 0 if position is None else self._read(position + self._read(position, "<I"), "<I")
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
         """Return a vector of structs of two integers.

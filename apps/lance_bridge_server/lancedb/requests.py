@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -68,9 +69,18 @@ def _vector(vector: Any) -> dict[str, Any]:
     return {"multi_vector": vector} if is_multiple else {"single_vector": vector}
 
 
+_PRINTED_QUERY = re.compile(r"(?:Match|MultiMatch|Phrase|Boost|Boolean)Query \{")
+"""What LanceDB's pushdown of filters sends for a query that it cannot translate."""
+
+
 def _full_text(text: Fields) -> Fields:
     if isinstance(text["query"], dict):
         return {"structured_query": {"query": _structured(text["query"])}}
+    if isinstance(text["query"], str) and _PRINTED_QUERY.match(text["query"]):
+        raise unsupported(
+            "This full-text query was sent as the text of an object. Search with a string, or with "
+            "the queries of lancedb.query, such as MatchQuery"
+        )
     return {"string_query": {"query": text["query"], "columns": text.get("columns") or None}}
 
 
@@ -276,9 +286,11 @@ def database_of(connection: HTTPConnection, databases: DatabasePaths) -> list[st
     Requests of LanceDB's catalogs name no database: they select the namespace of databases.
 
     Raises:
-        InvalidInputError: (13) a name in it is empty.
+        InvalidInputError: (13) a name in it is empty, or there are several.
     """
     headers = connection.headers
+    if len(headers.getlist(DATABASE_HEADER)) > 1:
+        raise invalid(f"The request has the header {DATABASE_HEADER} several times")
     database = headers.get(DATABASE_HEADER)
     if database is None:
         return list(databases.prefix) or None if is_lancedb(connection) else None

@@ -28,7 +28,7 @@ from ..errors import STATUS_BY_CODE, error_headers, public_text
 from ..gateway.health import OK
 from ..http.exchange import exchange_of
 from ..queries.calling import Method
-from .rendering import address, html_page
+from .rendering import address, html_page, shown_properties
 from .request import OPERATION_BY_NAME, Result, UiRequest, as_result, error_text, gather
 
 # -- namespaces ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
     if not path:
         return {}
     found = await ui.attempt("describe_namespace", {"id": list(path)})
-    return dict(sorted((found.value.properties or {}).items())) if found.value else {}
+    return shown_properties(found.value.properties) if found.value else {}
 
 
 def _listing(ui: UiRequest, path: list[str], part: Result[Any], kind: str) -> Listing:

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.errors import display, invalid
 from lance_bridge.paging import PageRequest, encode_token
-from lance_bridge.redaction import is_secret, redact
+from lance_bridge.redaction import redact
 
 from .browse import Listing, load_tree
-from .rendering import address
+from .rendering import address, shown_properties
 from .request import UiRequest, catalog_at, gather
 
 # -- schema ----------------------------------------------------------------------------------------
@@ -97,9 +97,6 @@ def _child(type_: Mapping[str, Any]) -> Any:
 # -- description -----------------------------------------------------------------------------------
 
 
-_HIDDEN = "(not shown)"
-
-
 @dataclass(frozen=True)
 class ForeignTable:
     """A table that is not a Lance table, unless `is_lance` is set."""
@@ -160,11 +157,9 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
         entry.record.is_lance,
         entry.record.entry_type or "unknown",
         redact(entry.location),
-        {
-            key: _HIDDEN if is_secret(key) else redact(value)
-            for key, value in sorted(entry.properties.items())
-            if key not in schema_keys
-        },
+        shown_properties(
+            {key: value for key, value in entry.properties.items() if key not in schema_keys}
+        ),
         columns,
     )
 

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
+from lance_bridge.redaction import is_secret, redact
 from lance_bridge.values import to_text
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -448,3 +449,14 @@ def type_text(type_: JsonArrowDataType, metadata: dict[str, str] | None = None) 
     if type_.type.startswith("decimal") and type_.length is not None:
         return f"decimal({type_.length // 1000}, {type_.length % 1000})"
     return f"{type_.type}[{type_.length}]" if type_.length is not None else type_.type
+
+
+_HIDDEN = "(not shown)"
+
+
+def shown_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Return properties by name, without the values that may be secrets."""
+    return {
+        key: _HIDDEN if is_secret(key) else redact(value)
+        for key, value in sorted((properties or {}).items())
+    }

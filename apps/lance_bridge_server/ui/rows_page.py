@@ -194,11 +194,20 @@ def _to_csv(table: pa.Table) -> bytes:
 def _as_texts(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     """Return a column as text, unless pyarrow writes it as `to_text` would."""
     type_ = column.type
-    is_whole = pa.types.is_integer(type_) or pa.types.is_string(type_)
+    is_whole = pa.types.is_integer(type_)
+    if pa.types.is_string(type_):
+        return _without_formulas(column)
     if is_whole or (pa.types.is_floating(type_) and pc.all(pc.is_finite(column)).as_py()):
         return column
     texts = [None if each is None else to_text(each) for each in to_values(column, field)]
-    return pa.array(texts, pa.large_string())
+    return _without_formulas(pa.array(texts, pa.large_string()))
+
+
+def _without_formulas(texts: Any) -> Any:
+    """Return texts with an apostrophe before those that a spreadsheet would run as formulas."""
+    is_formula = pc.match_substring_regex(texts, r"^[=+\-@\t\r]")
+    mark, nothing = (pa.scalar(each, texts.type) for each in ("'", ""))
+    return pc.if_else(is_formula, pc.binary_join_element_wise(mark, texts, nothing), texts)
 
 
 _WRITERS: dict[str, Callable[[pa.Table], bytes]] = {

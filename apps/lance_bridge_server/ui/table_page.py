@@ -32,7 +32,14 @@ from lance_bridge_federated import FederatedNamespace
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
 from .browse import load_tree
-from .rendering import address, column_lines, fragment_bars, line_points, share_percent
+from .rendering import (
+    address,
+    column_lines,
+    fragment_bars,
+    line_points,
+    share_percent,
+    shown_properties,
+)
 from .request import Result, UiRequest, as_result, catalog_at, error_text, gather, public_finding
 from .rows import State, requested_state
 from .sign_in import Forms, redirect
@@ -357,7 +364,7 @@ async def show_overview(ui: UiRequest) -> Response:
         findings=findings,
         public=public_finding,
         index_coverage=share_percent,
-        properties=dict(sorted((table.properties or {}).items())),
+        properties=shown_properties(table.properties),
         metadata=dict(sorted((table.metadata or {}).items())),
     )
 

@@ -17,6 +17,7 @@ from enum import Enum
 from itertools import chain
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as arrow
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
@@ -371,6 +372,8 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
         raise _not_a_batch(batch)
     if not batch.schema.equals(schema):
         raise invalid("The request's data holds batches of different schemas")
+    for column in batch.columns:
+        _check_views(column)
     try:
         # Rust does not validate Arrow data: wrong offsets or text must not reach it.
         batch.validate(full=True)
@@ -381,6 +384,32 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
         # Aligned, because pyarrow also reads the offsets of empty lists, which may be missing.
         if _is_strict(field) and _has_forbidden_null(align(column), field):
             raise invalid(f"Column {field.name!r} must not be null, but is null in some rows")
+
+
+_MOST_VIEWED_BYTES = 1 << 30
+"""The size of the texts and bytes in a column of views: many of them may share the same bytes."""
+
+
+def _check_views(array: pa.Array) -> None:
+    """Raise InvalidInput (13) if the values of views are far larger than the data."""
+    dtype = array.type
+    if arrow.is_string_view(dtype) or arrow.is_binary_view(dtype):
+        views = array.buffers()[1]
+        if views is None or not len(array):
+            return
+        # A view is four numbers, of which the first is the length.
+        numbers = np.frombuffer(views, "<u4", 4 * len(array), 16 * array.offset)
+        lengths = numbers[::4][np.asarray(array.is_valid())]
+        if lengths.sum(dtype=np.uint64) > _MOST_VIEWED_BYTES:
+            raise invalid(
+                f"A column of views has more than {_MOST_VIEWED_BYTES >> 20} MiB of values in a "
+                "batch: send smaller batches"
+            )
+    elif arrow.is_struct(dtype):
+        for i in range(dtype.num_fields):
+            _check_views(array.field(i))
+    elif _is_list(dtype):
+        _check_views(array.values)
 
 
 def _check_nulls_for(table: pa.Schema, batch: pa.RecordBatch) -> None:

@@ -25,7 +25,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.access.login import Login
 from lance_bridge_server.lancedb import DatabasePaths
-from lance_bridge_server.ui import browse, rows_page
+from lance_bridge_server.ui import browse, rendering, rows_page
 from lance_bridge_server.ui.browse import VisibleNamespace
 from lance_bridge_server.ui.table_page import snippets_for
 
@@ -528,6 +528,22 @@ def test_what_is_shown_is_downloaded_in_each_format(client_of: Any) -> None:
     lines = list(csv.DictReader(io.StringIO(files["csv"].text)))
     assert [int(each["id"]) for each in lines] == expected
     assert json.loads(lines[0]["maker"])["city"]["zip"] == "00029"
+
+
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
+def test_texts_that_a_spreadsheet_would_run_begin_with_an_apostrophe() -> None:
+    texts = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\tx", "a=b", None]
+    rows = pa.table({"text": texts, "number": [-1] * 7, "list": [["=x"]] * 7})
+    lines = list(csv.DictReader(io.StringIO(rows_page._to_csv(rows).decode())))
+    assert [each["text"] for each in lines] == [
+        "'=cmd|' /C calc'!A0", "'+1", "'-1", "'@x", "'\tx", "a=b", "",
+    ]  # fmt: skip
+    assert {each["number"] for each in lines} == {"-1"}
+
+
+def test_properties_that_may_be_secrets_are_not_shown() -> None:
+    shown = rendering.shown_properties({"password": "hunter22", "owner": "ada", "a": "b"})
+    assert shown == {"a": "b", "owner": "ada", "password": "(not shown)"}
 
 
 def test_a_download_of_a_search_has_what_it_found(client_of: Any, get: GetPage) -> None:

@@ -263,6 +263,17 @@ def _require_port_version(catalog: Catalog) -> None:
         )
 
 
+_REASON = "give the reason why it cannot as Capabilities."
+_INSTEAD = {
+    "rename_table": f"{_REASON}no_rename",
+    "copy_table": f"{_REASON}no_rename",
+    "commit_guard": f"{_REASON}no_managed_tables",
+    "partition_locations": "leave Capabilities.has_partitions False",
+    "scan_hidden_tables": "leave Capabilities.hides_tables False",
+}
+"""What to do in place of implementing a method."""
+
+
 def _require_methods(catalog: Catalog) -> None:
     """Check that a catalog's class overrides each method that its capabilities promise.
 
@@ -276,40 +287,24 @@ def _require_methods(catalog: Catalog) -> None:
     """
     capabilities = catalog.capabilities
     can_rename = not capabilities.no_rename
-    required = {
-        "rename_table": (
-            can_rename and not capabilities.renames_by_copy,
-            _reason_in("no_rename"),
-        ),
-        "copy_table": (can_rename and capabilities.renames_by_copy, _reason_in("no_rename")),
-        "commit_guard": (
-            not (capabilities.no_managed_tables or capabilities.no_alter),
-            _reason_in("no_managed_tables"),
-        ),
-        "partition_locations": (
-            capabilities.has_partitions,
-            "leave Capabilities.has_partitions False",
-        ),
-        "scan_hidden_tables": (
-            capabilities.hides_tables,
-            "leave Capabilities.hides_tables False",
-        ),
+    promised = {
+        "rename_table": can_rename and not capabilities.renames_by_copy,
+        "copy_table": can_rename and capabilities.renames_by_copy,
+        "commit_guard": not (capabilities.no_managed_tables or capabilities.no_alter),
+        "partition_locations": capabilities.has_partitions,
+        "scan_hidden_tables": capabilities.hides_tables,
     }
-    for method, (is_promised, instead) in required.items():
+    for method, is_promised in promised.items():
         if is_promised and not _overrides(catalog, method):
             raise TypeError(
                 f"{type(catalog).__name__} must implement {method}: its capabilities promise that "
-                f"it can. Else {instead}"
+                f"it can. Else {_INSTEAD[method]}"
             )
     if _overrides(catalog, "load_ownership") != _overrides(catalog, "alter_ownership"):
         raise TypeError(
             f"{type(catalog).__name__} must implement both load_ownership and alter_ownership, or "
             "neither"
         )
-
-
-def _reason_in(field: str) -> str:
-    return f"give the reason why it cannot as Capabilities.{field}"
 
 
 def _overrides(catalog: Catalog, method: str) -> bool:

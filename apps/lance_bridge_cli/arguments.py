@@ -81,14 +81,12 @@ def _complete(context: typer.Context, incomplete: str, *, with_tables: bool) -> 
 
 
 def _list_names(given: dict[str, Any], incomplete: str, *, with_tables: bool) -> list[str]:
-    from lance_bridge import connect  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.names import parts_of  # noqa: PLC0415 - the same
-    from lance_bridge.namespace import LanceBridgeNamespace  # noqa: PLC0415 - the same
+    from lance_bridge.names import parts_of  # noqa: PLC0415 - takes seconds to import
 
     pairs = [each.partition("=") for each in given.get("properties") or ()]
     parent, dot, _ = incomplete.rpartition(".")
-    namespace = connect(given["catalog"], {key: value for key, _, value in pairs})
-    if not isinstance(namespace, LanceBridgeNamespace):
+    namespace = lance_bridge.connect(given["catalog"], {key: value for key, _, value in pairs})
+    if not isinstance(namespace, lance_bridge.LanceBridgeNamespace):
         return []
     with namespace:
         path = parts_of(parent) if dot else []

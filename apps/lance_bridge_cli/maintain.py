@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lance_bridge.dataset import SMALL_FRAGMENT
+from lance_bridge import dataset
 
 from . import api
 from .arguments import (
@@ -47,7 +47,7 @@ def compact(
         typer.Option(
             "--target-rows", min=1, help="Rows per fragment; smaller fragments are merged."
         ),
-    ] = SMALL_FRAGMENT,
+    ] = dataset.SMALL_FRAGMENT,
     dry_run: DryRun = False,
     spark: InSpark = False,
     properties: Properties = None,
@@ -66,11 +66,9 @@ def compact(
             with _spark_session(catalog, properties) as session:
                 done = session.compact(names, target_rows=target_rows)
         else:
-            from lance_bridge.dataset import compact as compact_table  # noqa: PLC0415 - takes seconds to import
-
             found = namespace.tables.load_by_id(names)
             with progress_bar(f"compact {table}") as report:
-                done = compact_table(
+                done = dataset.compact(
                     found, target_rows=target_rows, dry_run=dry_run, on_progress=report
                 )
     would = "would be " if dry_run else ""
@@ -147,10 +145,8 @@ def clean_up(
             with _spark_session(catalog, properties) as session:
                 done = session.clean_up(names, **options)
         else:
-            from lance_bridge.dataset import clean_up as clean_up_table  # noqa: PLC0415 - takes seconds to import
-
             with spinner(f"clean up {table}"):
-                done = clean_up_table(namespace.tables.load_by_id(names), **options)
+                done = dataset.clean_up(namespace.tables.load_by_id(names), **options)
     would = "would be deleted" if dry_run else "deleted"
     lines = [f"{table}: {done.versions} versions, {done.bytes} bytes {would}"]
     lines += [f"{table}: {reason}" for reason in done.kept]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby, islice
 from typing import TypeVar
@@ -144,42 +145,34 @@ def _diagnose(
     return _Page(namespace, checks, page, report).run()
 
 
+@dataclass
 class _Page:
     """One page of a diagnosis."""
 
-    def __init__(
-        self,
-        namespace: LanceBridgeNamespace,
-        checks: TableChecks,
-        page: PageRequest,
-        report: Report,
-    ) -> None:
-        self._namespace = namespace
-        self._checks = checks
-        self._commands = checks.commands
-        self._tables = namespace.tables
-        self._page = page
-        self._report = report
-        self._findings: list[Finding] = []
-        self._keys: list[Key] = []
-        self._counts = {_TABLES: 0, _STORAGE: 0}
+    namespace: LanceBridgeNamespace
+    checks: TableChecks
+    page: PageRequest
+    report: Report
+    findings: list[Finding] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    """Of what was read."""
 
     def run(self) -> Diagnosis:
-        self._findings += check_servers(self._tables.connection.config)
-        broken = check_catalog(self._namespace, self._commands)
+        self.findings += check_servers(self.checks.tables.connection.config)
+        broken = check_catalog(self.namespace, self.checks.commands)
         if broken is not None:
-            self._findings.append(broken)
+            self.findings.append(broken)
         else:
-            self._findings += self._check(self._entries(), self._checks.check)
+            self.findings += self._check(self._entries(), self.checks.check)
             if self._remaining() > 0:
                 self._check_storage()
-        _, token = self._page.cut(self._keys)
-        done = (self._counts[_TABLES], self._counts[_STORAGE])
-        return Diagnosis(tuple(self._findings), *done, token)
+        _, token = self.page.cut(self.keys)
+        checked = Counter(kind for kind, *_ in self.keys[: self.page.limit])
+        return Diagnosis(tuple(self.findings), checked[_TABLES], checked[_STORAGE], token)
 
     def _remaining(self) -> int:
         """Return how many more objects to read: one more than a page, to know if it is the last."""
-        return (self._page.limit or 0) + 1 - len(self._keys)
+        return (self.page.limit or 0) + 1 - len(self.keys)
 
     def _check(
         self, objects: Iterator[tuple[Key, T]], check: Callable[[T], list[Finding]]
@@ -188,31 +181,28 @@ class _Page:
         found: list[Finding] = []
         with ThreadPoolExecutor(_THREADS) as threads:
             while chunk := list(islice(objects, min(self._remaining(), _THREADS * 4))):
-                room = (self._page.limit or 0) - len(self._keys)
-                self._keys += [key for key, _ in chunk]
-                kept = chunk[:room]
+                kept = chunk[: self._remaining() - 1]
+                self.keys += [key for key, _ in chunk]
                 for findings in threads.map(check, [each for _, each in kept]):
                     found += findings
-                for key, _ in kept:
-                    self._counts[key[0]] += 1
-                self._report(sum(self._counts.values()), None)
+                self.report(len(self.keys[: self.page.limit]), None)
         return found
 
     # -- tables ----------------------------------------------------------------------------------
 
     def _entries(self) -> Iterator[tuple[Key, list[TableEntry]]]:
-        after = self._page.after
+        after = self.page.after
         if after is not None and after[0] != _TABLES:
             return
 
         def leave_out(namespace: Path, error: LanceNamespaceError) -> None:
             name = written(namespace)
-            self._findings.append(self._unreadable(name, error, "ns list", name))
+            self.findings.append(self._unreadable(name, error, "ns list", name))
 
         try:
-            namespaces = sorted(self._tables.namespaces(leave_out))
+            namespaces = sorted(self.checks.tables.namespaces(leave_out))
         except LanceNamespaceError as error:
-            self._findings.append(self._unreadable(self._commands.catalog, error, "ns list"))
+            self.findings.append(self._unreadable(self.checks.commands.catalog, error, "ns list"))
             return
         for namespace in namespaces:
             if after is not None and (_TABLES, *namespace) < after[:-1]:
@@ -225,22 +215,22 @@ class _Page:
         """Yield the entries by name; only a broken name has more than one."""
         last = after[-1] if after is not None and after[1:-1] == namespace else None
         try:
-            scan = self._tables.scan(namespace, lance_only=True, after=last)
+            scan = self.checks.tables.scan(namespace, lance_only=True, after=last)
             for path, entries in groupby(scan, key=lambda entry: entry.path):
                 yield (_TABLES, *path), list(entries)
         except NamespaceNotFoundError:
             return  # dropped concurrently
         except LanceNamespaceError as error:
             name = written(namespace)
-            self._findings.append(self._unreadable(name, error, "table list", name))
+            self.findings.append(self._unreadable(name, error, "table list", name))
 
     def _unreadable(
         self, subject: str, error: LanceNamespaceError, command: str, *arguments: str
     ) -> Finding:
         """Return a finding that entries cannot be read; its command reads them again."""
         if isinstance(error, BrokenNameError):
-            return broken_name(subject, str(error), error, self._commands)
-        fix = self._commands.on_catalog(command, *arguments)
+            return broken_name(subject, str(error), error, self.checks.commands)
+        fix = self.checks.commands.on_catalog(command, *arguments)
         return Finding(Kind.CATALOG, subject, str(error), fix)
 
     # -- storage ---------------------------------------------------------------------------------
@@ -248,21 +238,23 @@ class _Page:
     def _check_storage(self) -> None:
         try:
             orphans = self._orphans()
-            has_room = len(self._keys) < (self._page.limit or 0)
+            has_room = len(self.keys) < (self.page.limit or 0)
             candidates, failed = orphans.candidates()
-            self._findings += failed
+            self.findings += failed
             objects = self._after(candidates)
             found = self._check(objects, orphans.check)
             if found:
-                self._findings += _recheck(found, self._orphans())
+                self.findings += _recheck(found, self._orphans())
             if has_room or self._remaining() > 0:
-                self._findings += self._check_names(orphans.occupied)
+                self.findings += self._check_names(orphans.occupied)
         except BrokenNameError as error:
-            if not any(each.kind is Kind.BROKEN_NAME for each in self._findings):
-                self._findings.append(self._unreadable(self._commands.catalog, error, "doctor"))
+            if not any(each.kind is Kind.BROKEN_NAME for each in self.findings):
+                self.findings.append(
+                    self._unreadable(self.checks.commands.catalog, error, "doctor")
+                )
         except LanceNamespaceError as error:
             # An entry that cannot be read may be for any of the directories.
-            self._findings.append(self._unreadable(self._commands.catalog, error, "doctor"))
+            self.findings.append(self._unreadable(self.checks.commands.catalog, error, "doctor"))
 
     def _check_names(self, occupied: OccupiedLocations) -> list[Finding]:
         """Return the broken names of which one entry at most is Lance's.
@@ -270,24 +262,24 @@ class _Page:
         The others are found among the tables. Called on the page on which directories begin, and on
         later ones, which return nothing.
         """
-        after = self._page.after
+        after = self.page.after
         if after is not None and after[0] == _STORAGE:
             return []
         return [
             finding
             for entries in occupied.repeated
             if sum(entry.record.is_lance for entry in entries) < 2
-            for finding in self._checks.check(entries)
+            for finding in self.checks.check(entries)
         ]
 
     def _orphans(self) -> Orphans:
-        occupied = OccupiedLocations.read(self._tables)
-        return Orphans(self._checks, occupied, UnlistedNamespaces(self._tables))
+        occupied = OccupiedLocations.read(self.checks.tables)
+        return Orphans(self.checks, occupied, UnlistedNamespaces(self.checks.tables))
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:
             key = (_STORAGE, each.location)
-            if self._page.after is None or key > self._page.after:
+            if self.page.after is None or key > self.page.after:
                 yield key, each
 
 

@@ -24,8 +24,7 @@ from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDire
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from . import findings
-from .findings import Commands, Finding, Kind, storage_finding
+from .findings import Commands, Finding, Kind, check_entry, storage_finding
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
 """Values of `managed_by`; ``catalog`` is another implementation's value for storage."""
@@ -89,7 +88,7 @@ class TableChecks:
             return [self._finding(Kind.LOCATION_GONE, entry, message, "table deregister")]
         try:
             found = [
-                *findings.check_entry(entry, time.time()),
+                *check_entry(entry, time.time()),
                 *self._check_ownership(entry),
                 *self._check_fields(entry),
             ]

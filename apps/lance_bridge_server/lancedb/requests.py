@@ -1,4 +1,4 @@
-"""Translates requests of LanceDB's client to the specification's."""
+"""Translates requests of LanceDB's client: fields, new columns, and the database as a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request of LanceDB's remote client is recognized, and the version of its protocol."""
+"""What LanceDB's client expects of answers, how it is recognized, and the version that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of a table that is not a Lance table, from properties of Spark or Iceberg."""
+"""The pages of tables that are not Lance tables, with the schema in their properties."""
 
 from __future__ import annotations
 

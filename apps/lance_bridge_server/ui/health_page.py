@@ -1,4 +1,4 @@
-"""Summarizes the requests of a server: count, errors and duration."""
+"""The pages about a server: requests, catalogs, audit log and migrations, and the doctor."""
 
 from __future__ import annotations
 
@@ -241,9 +241,8 @@ class HealthPages:
         return audit.last_lines(_LINES) if audit else []
 
     async def _diagnose(self, ui: UiRequest, catalog: str, page: str | None) -> Result[Diagnosis]:
-        namespace = self._gateway.catalogs[catalog]
-        limit = _DOCTOR_LIMIT
-        work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
+        known = self._gateway.catalogs[catalog]
+        work = partial(diagnose_namespace, known, catalog, limit=_DOCTOR_LIMIT, page_token=page)
         return await as_result(self._run(ui, work, _DOCTOR_SECONDS))
 
     def _doctor_page(

@@ -1,4 +1,4 @@
-"""A request for a page: the operations that the page runs, names, and what the user may see."""
+"""A request for a page: the operations that it runs, and the names of tables, which are cached."""
 
 from __future__ import annotations
 
@@ -216,16 +216,10 @@ class UiRequest:
         return await self.gateway.call(http, known, fields, read, seconds, method=method)
 
     async def attempt(
-        self,
-        operation: str,
-        fields: Mapping[str, Any],
-        read: Callable[[Any], Any] = lambda result: result,
-        seconds: float = _SECONDS,
-        *,
-        method: Method | None = None,
+        self, operation: str, fields: Mapping[str, Any], *given: Any, **options: Any
     ) -> Result[Any]:
-        """Run an operation for a part of the page, and return its result or error."""
-        return await as_result(self.call(operation, fields, read, seconds, method=method))
+        """Run an operation as `call` does for a part of the page; return its result or error."""
+        return await as_result(self.call(operation, fields, *given, **options))
 
 
 async def as_result(work: Awaitable[T]) -> Result[T]:

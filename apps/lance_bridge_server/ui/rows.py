@@ -1,6 +1,6 @@
-"""The state of a table that a page shows: the latest, a version, a tag or a branch.
+"""Rows of a table as the address of a page asks for them: its state, query, blobs and vectors.
 
-In an address, it is the parameter ``at``: ``v5``, ``tag:stable`` or ``branch:trial``.
+In an address, the state is the parameter ``at``: ``v5``, ``tag:stable`` or ``branch:trial``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves the images that the page of rows shows."""
+"""The page of a table's rows, their download as a file, and the images in their cells."""
 
 from __future__ import annotations
 

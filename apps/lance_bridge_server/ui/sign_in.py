@@ -1,4 +1,4 @@
-"""Cookies of the catalog page, and the server's address in the browser."""
+"""Signing in to the catalog page: cookies, forms with their tokens, sessions, and the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a table: its versions with their transactions, its tags and branches."""
+"""The pages of a table: its schema and storage, versions, code for other programs, new tags."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ from lance_bridge.exit_codes import FAILED, MISUSED
 from lance_bridge.testing.calls import Calls, collect, ipc, pages
 from lance_bridge_federated import FederatedNamespace, Match, Scope, Search
 
-from .conftest import add_tables
-from .recorder import Broken, Recorder
+from .conftest import Broken, Recorder, add_tables
 
 pytestmark = [
     pytest.mark.quick,

@@ -33,7 +33,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.identifiers import ID_FIELDS
 from lance_bridge_federated.namespace import operations, request_type
 
-from .recorder import OWN_ID, TOKEN, Broken, Recorder, filled, id_fields, is_id
+from .conftest import OWN_ID, TOKEN, Broken, Recorder, filled, id_fields, is_id
 
 pytestmark = [
     pytest.mark.quick,

@@ -10,7 +10,7 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from federated.recorder import Broken
+from federated.conftest import Broken
 from lance_namespace.errors import ServiceUnavailableError
 from server.gateways import cedar, clients, declare, memory_namespace
 from server.http_requests import request_for

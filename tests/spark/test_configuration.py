@@ -24,7 +24,6 @@ from servers.metastores import Metastores
 from servers.processes import free_port, inherited_owners
 from servers.sparks import LOCAL, ROOT, SHORT_JVM, LoggedProcess, Spark
 from servers.unity import UnityServer
-from spark.python_processes import await_end, is_running, the_pid
 
 import lance_bridge
 from lance_bridge_hive import HiveNamespace
@@ -32,6 +31,8 @@ from lance_bridge_server.ui.table_page import snippets_for
 from lance_bridge_spark import jar
 from lance_bridge_spark.addresses import CATALOG_CLASS
 from lance_bridge_spark.registration import register, settings
+
+from .processes import await_end, is_running, the_pid
 
 pytestmark = [
     pytest.mark.slow,

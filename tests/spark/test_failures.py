@@ -24,12 +24,13 @@ from servers.http_proxy import Fault, HttpProxy, Request
 from servers.metastores import Metastores
 from servers.object_stores import MotoServer
 from servers.sparks import CLUSTER, Spark
-from spark.jobs import MARK
-from spark.jobs import ROWS as ROWS_OF_JOBS
 
 from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.functions.updates import update
 from lance_bridge_spark.registration import register
+
+from .processes import MARK
+from .processes import ROWS as ROWS_OF_JOBS
 
 pytestmark = pytest.mark.matrix
 WRITERS = 4
@@ -41,7 +42,7 @@ STATEMENTS = 3
 def test_rows_are_there_once_though_tasks_workers_and_executors_die(tmp_path: Path) -> None:
     spark = Spark(master=CLUSTER, environment={MARK: str(tmp_path / "mark")})
     found = spark.run(
-        "spark.jobs:append_in_spite_of_failures",
+        "spark.processes:append_in_spite_of_failures",
         tmp_path,
         seconds=240,
         directory=str(tmp_path),

@@ -33,7 +33,7 @@ from lance_bridge_spark.source import with_catalogs, worker_calls
 from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.source.writer import Target
 
-from .python_processes import arguments, await_end, kill, paused, pids, the_pid
+from .processes import arguments, await_end, kill, paused, pids, the_pid
 from .sql_helpers import setting, stream_all
 from .tables import TOKEN, proxied_catalog, unity_catalog
 

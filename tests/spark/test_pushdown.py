@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from .python_processes import SCANS, await_end, kill, pids, the_pid
+from .processes import SCANS, await_end, kill, pids, the_pid
 from .sql_helpers import setting
 from .tables import (
     ADAPTIVE,

@@ -29,7 +29,6 @@ from servers.processes import free_port
 from servers.sparks import ROOT, Spark
 from servers.unity import UnityServer
 from servers.unity.server import UnityProcess
-from spark.jobs import FILES, PROVIDED
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_spark import settings
@@ -39,7 +38,7 @@ from lance_bridge_spark.redaction import redact_logs, with_patterns
 from lance_bridge_spark.registration import register
 from lance_bridge_spark.source.writer import Target
 
-from .python_processes import the_pid
+from .processes import FILES, PROVIDED, the_pid
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,7 +84,7 @@ class Catalogs:
 
     def by_provider(self, name: str, impl: str, secret: dict[str, str], **properties: str) -> None:
         self.environment[PROVIDED] = json.dumps(secret)
-        self.add(name, impl, **{"secrets.provider": "spark.jobs:provide"}, **properties)
+        self.add(name, impl, **{"secrets.provider": "spark.processes:provide"}, **properties)
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +187,7 @@ def test_no_secret_of_a_file_a_function_or_the_environment_is_in_what_spark_leav
     arguments: dict[str, Any] = {"directory": str(left), "working": working, "dead": dead}
     with (
         command_lines(os.getpid()) as lines,
-        spark.start("spark.jobs:leave_all", left, **arguments) as running,
+        spark.start("spark.processes:leave_all", left, **arguments) as running,
     ):
         meanwhile = search_while_it_runs(left, secrets)
         assert running.result(SECONDS) == []
@@ -221,7 +220,7 @@ def test_secrets_in_plain_settings_are_in_arguments_of_processes_and_in_spark_s_
     spark = spark_with(conf, {}, left)
     arguments = {"directory": str(left), "location": str(tmp_path / "t.lance"), "options": options}
     with command_lines(os.getpid()) as lines:
-        spark.run("spark.jobs:leave_plain", left, seconds=SECONDS, **arguments)
+        spark.run("spark.processes:leave_plain", left, seconds=SECONDS, **arguments)
     settings = {"token", *(f"plain {option}" for option in STORAGE)}
     assert secrets.found_in("\n".join(lines).encode()) == settings
     [log] = left.glob("session-*.log")
@@ -360,7 +359,7 @@ def test_sql_and_the_data_source_write_and_read_with_vended_sessions_alone(
         with server.short_sessions(LIFETIME):
             run = Spark(conf=conf, environment={"AWS_EC2_METADATA_DISABLED": "true"}).run
             found = run(
-                "spark.jobs:write_and_read",
+                "spark.processes:write_and_read",
                 tmp_path / "spark",
                 seconds=300,
                 table=f"lake.{database}.t",

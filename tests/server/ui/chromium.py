@@ -18,7 +18,6 @@ from core.memory_catalog import SERVERS
 from playwright.sync_api import Browser, Page, sync_playwright
 from server.authenticated import AUDIENCE, identity_provider
 from server.gateways import cedar, serving
-from server.ui.conftest import POLICIES, make_catalogs
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
@@ -28,6 +27,8 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
+
+from .conftest import POLICIES, make_catalogs
 
 PROGRAM = Path("/usr/bin/chromium")
 AXE = Path(__file__).parents[3] / ".cache/axe/node_modules/axe-core/axe.min.js"

@@ -19,13 +19,14 @@ from server.gateways import (
 )
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
-from server.ui.demo_tables import create_articles
 from servers.processes import wait_until
 
 from lance_bridge.testing.calls import ipc
 from lance_bridge_server.access.audit import open_audit_log
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.gateway.limits import Limits
+
+from .conftest import create_articles
 
 pytestmark = [
     pytest.mark.quick,

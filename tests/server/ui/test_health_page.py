@@ -21,8 +21,6 @@ from server.gateways import (
     serving_namespace,
 )
 from server.ui.browsers import Browser, HtmlPage
-from server.ui.conftest import POLICIES as CATALOG_POLICIES
-from server.ui.demo_tables import create_articles
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc
@@ -40,6 +38,9 @@ from lance_bridge_server.access.audit import open_audit_log
 from lance_bridge_server.redaction import PublicAnswers
 from lance_bridge_server.ui import health_page, table_page
 from lance_bridge_server.ui.health_page import quantile
+
+from .conftest import POLICIES as CATALOG_POLICIES
+from .conftest import create_articles
 
 pytestmark = [
     pytest.mark.quick,

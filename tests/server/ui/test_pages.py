@@ -18,8 +18,6 @@ import pytest
 from pyarrow import parquet
 from server.gateways import clients, declare, memory_namespace, serving_namespace
 from server.ui.browsers import HtmlPage
-from server.ui.conftest import TABLES, DeadNamespace, GetPage
-from server.ui.demo_tables import DIMENSION, articles, create_articles
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
@@ -28,6 +26,8 @@ from lance_bridge_server.lancedb import DatabasePaths
 from lance_bridge_server.ui import browse, rendering, rows_page
 from lance_bridge_server.ui.browse import VisibleNamespace
 from lance_bridge_server.ui.table_page import snippets_for
+
+from .conftest import DIMENSION, TABLES, DeadNamespace, GetPage, articles, create_articles
 
 pytestmark = [
     pytest.mark.quick,

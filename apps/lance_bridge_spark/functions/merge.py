@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # -- clauses ---------------------------------------------------------------------------------------
 
-
 ALL = "*"
 """Set all columns from the source's columns of the same names."""
 
@@ -213,7 +212,6 @@ def _require_values(target: Snapshot, values: Mapping[str, Any]) -> None:
 
 
 # -- merges ----------------------------------------------------------------------------------------
-
 
 _IN_SOURCE = "_lance_bridge_in_source"
 _ROW_KEYS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}

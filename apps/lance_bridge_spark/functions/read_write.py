@@ -231,7 +231,6 @@ def restore(spark: Any, table: str, version: int | None = None, *, tag: str | No
 
 # -- writing ---------------------------------------------------------------------------------------
 
-
 _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 # -- tasks -----------------------------------------------------------------------------------------
 
-
 Function = Callable[[pa.RecordBatch], Any]
 """Returns the new values of a batch of rows: an Arrow array, or an argument of `pyarrow.array`."""
 
@@ -245,7 +244,6 @@ class Writing:
 
 
 # -- driver ----------------------------------------------------------------------------------------
-
 
 BATCH_ROWS = 8192
 _ATTEMPTS = 5

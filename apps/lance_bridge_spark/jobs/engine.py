@@ -129,7 +129,6 @@ def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
 
 # -- maintenance for the command line --------------------------------------------------------------
 
-
 _SETTINGS = {
     # The session's settings contain the catalog's properties, which the UI would show.
     "spark.ui.enabled": "false",

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 # -- tasks -----------------------------------------------------------------------------------------
 
-
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
@@ -218,7 +217,6 @@ def phases(job: str, count: int, *, stream: Any = None) -> Iterator[Phases]:
 
 
 # -- commits ---------------------------------------------------------------------------------------
-
 
 _ATTEMPTS = 3
 """How often a commit is sent if the storage or the catalog fails."""

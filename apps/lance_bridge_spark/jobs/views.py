@@ -277,7 +277,6 @@ def may_be_by_row(query: str) -> bool:
 
 # -- views -----------------------------------------------------------------------------------------
 
-
 DEFINITION = "lance_bridge.view"
 """The key of the query in the schema's metadata."""
 

@@ -26,7 +26,6 @@ from ..schemas import is_list
 
 # -- nested arrays ---------------------------------------------------------------------------------
 
-
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 """Returns an array as another type."""
 

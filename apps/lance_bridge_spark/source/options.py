@@ -21,13 +21,13 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from lance_bridge.config import STORAGE_PREFIX, named_catalogs
+from lance_bridge.config import STORAGE_PREFIX
 from lance_bridge.dataset import parse_full_text, parse_nearest
 from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
 from lance_bridge.records import TableRecord
 
-from ..addresses import CATALOG_SETTINGS, CatalogAddress, TableAddress
+from ..addresses import CatalogAddress, TableAddress, find_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 # -- options of the SQL catalog --------------------------------------------------------------------
-
 
 FORMAT = "lance"
 SQL_PREFIX = "lance_bridge."
@@ -194,7 +193,6 @@ def address_options(address: TableAddress) -> dict[str, str]:
 
 
 # -- options of users ------------------------------------------------------------------------------
-
 
 VECTOR_PREFIX = "vector."
 BATCH_ROWS = 8192
@@ -365,17 +363,7 @@ class Options:
         }
 
     def _find_catalog(self, name: str) -> CatalogAddress:
-        if name in self._catalogs:
-            return self._catalogs[name]
-        configured = named_catalogs()
-        if name in configured:
-            return CatalogAddress(name)
-        known = ", ".join(sorted({*self._catalogs, *configured})) or "none"
-        raise invalid(
-            f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties "
-            "and call lance_bridge_spark.register(spark), or add it to the configuration file; "
-            f"known catalogs: {known}"
-        )
+        return find_catalog(name, self._catalogs, " and call lance_bridge_spark.register(spark)")
 
     def _storage(self) -> dict[str, str]:
         return {
@@ -475,7 +463,6 @@ class Options:
 
 
 # -- searches --------------------------------------------------------------------------------------
-
 
 DISTANCE, _SCORE = "_distance", "_score"
 """Lance's names of the columns of a search."""

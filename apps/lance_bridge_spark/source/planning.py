@@ -21,7 +21,6 @@ from .options import BATCH_ROWS, TASK_BYTES, Aggregate, Search
 
 # -- partitions ------------------------------------------------------------------------------------
 
-
 LEAST_BYTES = 4 * 1024 * 1024
 """A task that reads less than this takes longer to start than it saves."""
 _VARIABLE_BYTES = 32
@@ -210,7 +209,6 @@ def fragments_of(
 
 
 # -- aggregates ------------------------------------------------------------------------------------
-
 
 _LIMIT = 2**63
 FUNCTIONS = ("count", "sum", "min", "max")

@@ -60,7 +60,6 @@ logger = logging.getLogger(__name__)
 
 # -- new rows of versions --------------------------------------------------------------------------
 
-
 FAIL, SKIP = "fail", "skip"
 ON_CHANGE = (FAIL, SKIP)
 """What a stream does at a version that changes or deletes rows: fail, or skip it."""
@@ -137,15 +136,18 @@ class TableChanges:
         try:
             return dataset.checkout_version(version)
         except LANCE_ERRORS as error:
-            with translate_lance_errors(f"The versions of table '{self._name}' could not be read"):
-                known = {each["version"] for each in dataset.versions()}
-            if version in known:
+            if _has_version(dataset, version, self._name):
                 raise
             raise TableVersionNotFoundError(
                 f"Version {version} of table '{self._name}' was cleaned up or does not exist, and "
                 "the stream has not read it: start again at a later start_version, or keep "
                 "versions for longer"
             ) from error
+
+
+def _has_version(dataset: lance.LanceDataset, version: int, name: str) -> bool:
+    with translate_lance_errors(f"The versions of table '{name}' could not be read"):
+        return version in {each["version"] for each in dataset.versions()}
 
 
 def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
@@ -200,7 +202,6 @@ def _deleted(fragment: FragmentMetadata) -> Any:
 
 
 # -- reading ---------------------------------------------------------------------------------------
-
 
 LATEST = "latest"
 _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
@@ -410,7 +411,6 @@ class LanceStreamReader(DataSourceStreamReader):
 
 # -- maintenance -----------------------------------------------------------------------------------
 
-
 COMPACT_EVERY = "stream.compact_every"
 """The number of batches of a stream after which small fragments are compacted."""
 CLEAN_UP_AFTER_HOURS = "stream.clean_up_after_hours"
@@ -475,7 +475,6 @@ def _number_in(table: SparkTable, key: str) -> int | None:
 
 
 # -- writing ---------------------------------------------------------------------------------------
-
 
 _QUERY_OF_TASK = "sql.streaming.queryId"
 
@@ -589,9 +588,7 @@ class Batch:
         try:
             transaction = transaction_at(dataset, version)
         except LANCE_ERRORS as error:
-            with translate_lance_errors(f"The versions of table '{name}' could not be read"):
-                is_there = version in {each["version"] for each in dataset.versions()}
-            if is_there:
+            if _has_version(dataset, version, name):
                 raise ServiceUnavailableError(
                     f"Version {version} of table '{name}' could not be read: {first_line(error)}"
                 ) from error

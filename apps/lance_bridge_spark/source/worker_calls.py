@@ -100,7 +100,6 @@ def _freeze_imports() -> None:
 
 # -- functions of tasks ----------------------------------------------------------------------------
 
-
 _MESSAGE = "message"
 
 
@@ -140,7 +139,6 @@ def _write(
 # before each call (a task, or a call to a data source), and later versions if the path grows. Up to
 # Python 3.12 this reads the names of some thousand files again, which takes ten times as long as
 # the call.
-
 
 _READS_AT_ONCE = sys.version_info < (3, 13)
 _MODULE_OF_WORKERS = "pyspark.worker_util"

@@ -38,7 +38,6 @@ from lance_bridge.errors import (
     invalid,
     translate_lance_errors,
 )
-from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN
 
@@ -50,12 +49,12 @@ from .options import OVERWRITE, REPLACE_FRAGMENTS, Write, WriteOptions
 from .worker_calls import spark_call
 
 if TYPE_CHECKING:
+    from lance_bridge.records import TableRecord
     from lance_bridge.table import Table
 
     from ..spark_tables import SparkTable
 
 # -- commits ---------------------------------------------------------------------------------------
-
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Builds the operation of a transaction from the new fragments."""
@@ -104,7 +103,7 @@ class Commit:
                 f"Table '{self.address.name}' was at {self.location} when the write began, and is "
                 f"now at {table.record.location}: write again"
             )
-        if self.entry is not None and table.record.properties.get(ENTRY_ID) != self.entry:
+        if self.entry is not None and table.entry_id != self.entry:
             raise InvalidTableStateError(
                 f"Table '{self.address.name}' is not the one that the write began with, which was "
                 "dropped: write again"
@@ -299,7 +298,7 @@ class Job:
             str(uuid.uuid4()),
             write.branch,
             alone=write.guard,
-            entry=table.record.properties.get(ENTRY_ID),
+            entry=table.entry_id,
         )
 
     def operation(self, fragments: list[FragmentMetadata]) -> Any:
@@ -368,21 +367,23 @@ def find_or_create(
     If two writers create it concurrently, one succeeds and both append: no rows are lost.
     """
     ref = Ref(version=write.version, branch=write.branch)
-    if write.entry is not None:
-        with suppress(LanceNamespaceError):
-            table = find_table(address, write.entry)
-            return table, table.open(ref, write=True)
-        # The entry may have changed since the statement loaded it: load it again.
-    try:
-        table = find_table(address)
+
+    def opened(entry: TableRecord | None = None) -> tuple[SparkTable, lance.LanceDataset]:
+        table = find_table(address, entry)
         return table, table.open(ref, write=True)
+
+    if write.entry is not None:
+        # The entry may have changed since the statement loaded it: load it again then.
+        with suppress(LanceNamespaceError):
+            return opened(write.entry)
+    try:
+        return opened()
     except (TableNotFoundError, InvalidTableStateError):
         if not write.may_create or write.version is not None or write.branch is not None:
             raise
     with suppress(TableAlreadyExistsError):
         create_table(address, new_schema(nullable(schema), options.vectors))
-    table = find_table(address)
-    return table, table.open(ref, write=True)
+    return opened()
 
 
 # -- staged tables ---------------------------------------------------------------------------------

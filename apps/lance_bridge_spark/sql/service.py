@@ -111,7 +111,6 @@ def _schema_of(args: Args) -> StructType:
 
 # -- calls -----------------------------------------------------------------------------------------
 
-
 _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Args], Answer]] = {
     "list_namespaces": namespaces.list_children,
     "load_namespace": namespaces.load,

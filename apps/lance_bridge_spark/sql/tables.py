@@ -25,7 +25,6 @@ from lance_bridge.dataset import (
 )
 from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.locations import for_lance
-from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
@@ -154,9 +153,7 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
         "version": int(dataset.version),
         "rows": rows,
         "bytes": size,
-        "id": table.record.properties.get(ENTRY_ID)
-        or table.record.identity
-        or table.record.location,
+        "id": table.entry_id or table.record.identity or table.record.location,
         "properties": spark_properties(table),
         # Commits change the entry of a managed table.
         "entry": entry_to_json(table.record) if table.managed is None else None,

@@ -70,6 +70,7 @@ hooks.
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,22 +92,7 @@ if TYPE_CHECKING:
     from .catalog import CatalogSuite
     from .suite import ConformanceSuite, EntrySuite, RequestSuite, ServerSuite
 
-_CASES = (
-    "cases",
-    "catalog",
-    "concurrency",
-    "data",
-    "foreign",
-    "listings",
-    "managed",
-    "namespaces",
-    "requests",
-    "restart",
-    "stateful",
-    "suite",
-    "tables",
-)
-"""The modules and packages with asserts."""
+_WITHOUT_ASSERTS = {"__main__", "calls", "command", "target"}
 
 
 def rewrite_asserts() -> None:
@@ -115,7 +101,8 @@ def rewrite_asserts() -> None:
     By default, pytest rewrites only test files, and never a module that is imported already. So the
     suite is imported when it is first used.
     """
-    pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _CASES))
+    names = {each.name for each in iter_modules(__path__)} - _WITHOUT_ASSERTS
+    pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in sorted(names)))
 
 
 rewrite_asserts()

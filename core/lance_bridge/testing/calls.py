@@ -291,9 +291,7 @@ def answer_of(
 ) -> str:
     """Return what is wrong with the result of a call that must be refused; empty if nothing.
 
-    Args:
-        codes: The expected codes.
-        naming: What the message must contain, in any letter case.
+    Its error must have one of these codes, and a message that contains ``naming`` in any case.
     """
     given = repr(argument)[:60]
     expected = " or ".join(ErrorCode(each).name for each in codes)

@@ -171,8 +171,7 @@ class Refusals:
     def compare(self, complaints: Mapping[str, str]) -> None:
         """Require complaints about exactly the requests that the target declares as deviations.
 
-        Args:
-            complaints: Name of a request to what is wrong with its result, empty if nothing is.
+        A complaint says what is wrong with the result of a request; it is empty if nothing is.
         """
         if not complaints:
             pytest.skip(f"{type(self.target).__name__} declares that each operation is absent")

@@ -206,16 +206,6 @@ class EntryCases(CatalogCases):
         require_same(workspace.catalog.load_table(before.path), before)
         assert workspace.names() == ["t"]
 
-    def test_create_in_a_missing_namespace_is_namespace_not_found(
-        self, workspace: Workspace
-    ) -> None:
-        missing = workspace.missing_namespace()
-        record = TableRecord((*missing, "t"), workspace.location(), workspace.record().properties)
-        with refused(_NO_NAMESPACE, naming=missing[-1]):
-            workspace.catalog.create_table(record)
-        with refused(_NO_NAMESPACE):
-            workspace.catalog.load_namespace(missing)
-
     def test_load_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
         workspace.create("abc")
         for name in ("ab", "abcd", "a_c", "bc"):  # the whole name counts
@@ -337,16 +327,6 @@ class RenameCases(CatalogCases):
         _require_moved(renamable, record, other)
         assert renamable.names() == []
         assert renamable.names(other[:-1]) == ["new"]
-
-    def test_rename_into_a_missing_namespace_is_namespace_not_found(
-        self, renamable: Workspace
-    ) -> None:
-        skip_if(renamable, "no_rename_across")
-        record = renamable.create("old")
-        missing = renamable.missing_namespace()
-        with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            _move(renamable, record, (*missing, "new"))
-        require_same(renamable.catalog.load_table(record.path), record)
 
     def test_a_copy_leaves_the_entry_and_has_an_identity_of_its_own(
         self, renamable: Workspace

@@ -12,7 +12,7 @@ import pytest
 from lance_namespace import ErrorCode
 
 from ...catalog import NamespaceRecord, Path, TableRecord
-from ..calls import code_of, refused, unique_name
+from ..calls import answer_of, code_of, refused, unique_name
 from ..cases import needs
 from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, run_in_steps
 from ..target import HeldChange
@@ -53,13 +53,33 @@ class NamespaceCases(CatalogCases):
         place = workspace.catalog.location_for_tables(found)
         assert place is None or (isinstance(place, str) and place)
 
-    def test_load_of_a_missing_namespace_is_namespace_not_found(self, workspace: Workspace) -> None:
+    def test_what_is_in_a_missing_namespace_is_namespace_not_found(
+        self, workspace: Workspace
+    ) -> None:
+        catalog, table = workspace.catalog, workspace.create()
         missing = workspace.missing_namespace()
-        with refused(_NOT_FOUND, naming=missing[-1]):
-            workspace.catalog.load_namespace(missing)
+        calls: dict[str, Callable[[Path], object]] = {
+            "create_table": lambda path: catalog.create_table(
+                replace(workspace.record("new"), path=(*path, "new"))
+            )
+        }
+        if not workspace.capabilities.no_namespace_changes:
+            record = workspace.namespace_record(missing, {"a": "b"})
+            calls["alter_namespace"] = lambda _: catalog.alter_namespace(record)
+            calls["drop_namespace"] = catalog.drop_namespace
+        if not (workspace.capabilities.no_rename or workspace.capabilities.no_rename_across):
+            calls["rename_table"] = lambda path: workspace.move(table, (*path, "new"))
+        workspace.compare(
+            {
+                name: answer_of(call, missing, [_NOT_FOUND], missing[-1])
+                for name, call in calls.items()
+            }
+        )
+        require_same(catalog.load_table(table.path), table)
         cut = (*workspace.path[:-1], workspace.path[-1][:-1])
-        with refused(_NOT_FOUND, naming=cut[-1]):
-            workspace.catalog.load_namespace(cut)
+        for path in (missing, cut):
+            with refused(_NOT_FOUND, naming=path[-1]):
+                catalog.load_namespace(path)
 
     def test_a_missing_parent_is_namespace_not_found(self, workspace: Workspace) -> None:
         parent = workspace.path[:-1]
@@ -127,17 +147,6 @@ class NamespaceCases(CatalogCases):
         assert dict(found.properties) == wanted
         assert found.location == record.location
         assert changeable.names() == ["t"]
-
-    def test_alter_and_drop_of_a_missing_namespace_are_namespace_not_found(
-        self, changeable: Workspace
-    ) -> None:
-        missing = changeable.missing_namespace()
-        with refused(_NOT_FOUND, naming=missing[-1]):
-            changeable.catalog.alter_namespace(changeable.namespace_record(missing, {"a": "b"}))
-        with refused(_NOT_FOUND, naming=missing[-1]):
-            changeable.catalog.drop_namespace(missing)
-        with refused(_NOT_FOUND):
-            changeable.catalog.load_namespace(missing)
 
     def test_a_dropped_namespace_is_gone_and_others_stay(self, changeable: Workspace) -> None:
         path = changeable.new_namespace()

@@ -44,6 +44,8 @@ class Child:
         self, name: str, source: LanceNamespace | Connect, identity: str | None = None
     ) -> None:
         self.name = name
+        self.gate: Callable[[], None] | None = None
+        """Called before each use; raises an error if the catalog cannot be used."""
         self.restart_in_child()
         restart_in_children(self)
         self._identity = identity
@@ -65,7 +67,9 @@ class Child:
         return isinstance(self._source, NativeCatalog)
 
     def namespace(self) -> LanceNamespace:
-        """Return the namespace. Raises the errors of creating it."""
+        """Return the namespace. Raises the errors of creating it, and of `gate`."""
+        if self.gate is not None:
+            self.gate()
         if self._namespace is None:
             with self._lock:
                 if self._namespace is None:

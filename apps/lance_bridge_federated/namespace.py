@@ -119,6 +119,14 @@ class FederatedNamespace(LanceNamespace):
         """The catalogs, each of which is connected when it is first used."""
         return list(self._children.values())
 
+    def guard(self, gates: Mapping[str, Callable[[], None]]) -> None:
+        """Set functions that are called before each use of a catalog, by its name.
+
+        What one of them raises is the error of the call. Pickling and copying leave them out.
+        """
+        for name, child in self._children.items():
+            child.gate = gates.get(name)
+
     def child(self, catalog: str) -> LanceNamespace:
         """Return a catalog's own namespace, which takes identifiers without the catalog's name.
 

@@ -433,10 +433,10 @@ class ServerSettings(Settings):
     """Options of `storage.*` that responses may contain, with or without the prefix of the store.
     Other options are never sent to clients, except credentials that a catalog vends for a table."""
     limits: Limits = Limits()
+    queries: QuerySettings = QuerySettings()
     databases: DatabasePaths = DatabasePaths()
     cors: CorsSettings | None = None
     """Which web pages may make requests; none by default."""
-    queries: QuerySettings = QuerySettings()
     readiness: ReadinessSettings = ReadinessSettings()
     anonymous_metrics: bool = False
     """Whether `/metrics` is served without credentials."""

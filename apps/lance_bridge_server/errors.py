@@ -66,8 +66,9 @@ def error_headers(error: LanceNamespaceError) -> dict[str, str]:
     """Return the HTTP headers of an error."""
     if isinstance(error, UnauthenticatedError):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, ThrottlingError):
-        return {"Retry-After": str(getattr(error, "retry_after", 1))}
+    seconds = getattr(error, "retry_after", 1 if isinstance(error, ThrottlingError) else None)
+    if seconds is not None:
+        return {"Retry-After": str(seconds)}
     return {}
 
 

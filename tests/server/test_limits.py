@@ -48,7 +48,7 @@ from lance_bridge_server.gateway.limits import (
     Slot,
     TooManyRequestsError,
 )
-from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit
+from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit, Use
 from lance_bridge_server.http import calls, endpoint
 from lance_bridge_server.http.exchange import Exchanges
 from lance_bridge_server.http.process import Process
@@ -617,7 +617,7 @@ def test_a_principal_does_not_get_all_threads() -> None:
         limit = TimeLimit(30)
 
         def start(owner: str) -> asyncio.Future[None]:
-            work = threads.run(partial(hold, owner), operation, limit, owner)
+            work = threads.run(partial(hold, owner), operation, limit, Use(owner))
             return asyncio.ensure_future(work)
 
         many = [start("many") for _ in range(7)]
@@ -641,16 +641,16 @@ def test_a_principal_does_not_get_all_threads() -> None:
 def test_places_are_given_in_turn() -> None:
     async def run() -> list[str]:
         places, got = FairPlaces(1, 9), list[str]()
-        await places.acquire("first")
+        await places.acquire(Use("first"))
 
         async def take(owner: str) -> None:
-            await places.acquire(owner)
+            await places.acquire(Use(owner))
             got.append(owner)
-            places.release(owner)
+            places.release(Use(owner))
 
         tasks = [asyncio.ensure_future(take(owner)) for owner in "aaab"]
         await asyncio.sleep(0)
-        places.release("first")
+        places.release(Use("first"))
         await asyncio.gather(*tasks)
         return got
 

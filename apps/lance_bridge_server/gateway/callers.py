@@ -169,6 +169,8 @@ class RootNamespaces:
         self._catalogs = catalogs
         self._callers = callers
         self._root = root
+        self.gates: Mapping[str, Callable[[], None]] = {}
+        """The gates of the catalogs in each federation, as for `FederatedNamespace.guard`."""
 
     def of(self, principal: Principal) -> LanceNamespace:
         """Return the root for a caller. Raises what `CallerNamespaces.of` does for a single one.
@@ -182,7 +184,9 @@ class RootNamespaces:
             name: partial(self._callers[name].of, principal) if name in self._callers else own
             for name, own in self._catalogs.items()
         }
-        return FederatedNamespace(made)
+        namespace = FederatedNamespace(made)
+        namespace.guard(self.gates)
+        return namespace
 
     def properties_of(self, principal: Principal) -> dict[str, dict[str, str] | None]:
         """Return the properties that connect as a caller, by catalog; None if it refuses.

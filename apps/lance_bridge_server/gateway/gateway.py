@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -10,11 +11,13 @@ from typing import Any, TypeVar
 import anyio
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
+    ServiceUnavailableError,
     UnauthenticatedError,
 )
 from starlette.requests import Request
 
 from lance_bridge.names import DELIMITER
+from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 
 from .. import lancedb
@@ -29,9 +32,9 @@ from ..queries.calling import Method
 from ..queries.pool import CallerQueries, QueryProcesses, Run
 from .callers import RootNamespaces
 from .execution import Execution
-from .health import CatalogHealth, ReadinessSettings
+from .health import CatalogHealth, CatalogState, ReadinessSettings
 from .limits import Limits, Slot
-from .threads import OperationThreads, TimeLimit
+from .threads import OperationThreads, TimeLimit, Use
 
 T = TypeVar("T")
 
@@ -77,6 +80,11 @@ class Gateway:
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
         self.health = CatalogHealth(self.catalogs, self.readiness)
+        gates = {name: each.check for name, each in self.health.catalogs.items()}
+        if self.callers is not None:
+            self.callers.gates = gates
+        if isinstance(self.namespace, FederatedNamespace):
+            self.namespace.guard(gates)
 
     @property
     def running(self) -> int:
@@ -91,6 +99,7 @@ class Gateway:
         if self.callers is not None:
             self.callers.close()
         close_namespace(self.namespace)
+        self.health.close()
         if self.queries is not None:
             self.queries.close()
         if self.audit is not None:
@@ -133,7 +142,9 @@ class Gateway:
         """
         run = Run(seconds)
         work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
-        return await self.work(request, work, operation, seconds)
+        limit = TimeLimit(min(seconds, self.limits.operation_seconds))
+        catalog = self.catalog_of(fields.get("id"))
+        return await self.run(request, work, operation, limit, catalog)
 
     def call_sync(
         self,
@@ -173,15 +184,66 @@ class Gateway:
         limit = TimeLimit(min(seconds, self.limits.operation_seconds))
         return await self.run(request, work, operation, limit)
 
+    def catalog_of(self, id: Sequence[str] | None) -> CatalogState | None:
+        """Return the catalog that an identifier begins with; None for the root of a federation."""
+        if isinstance(self.namespace, FederatedNamespace):
+            return self.health.catalogs.get(id[0]) if id else None
+        return next(
+            (
+                self.health.catalogs[name]
+                for name, each in self.catalogs.items()
+                if each is self.namespace
+            ),
+            None,
+        )
+
     async def run(
-        self, request: Request, work: Callable[[], T], operation: Operation, limit: TimeLimit
+        self,
+        request: Request,
+        work: Callable[[], T],
+        operation: Operation,
+        limit: TimeLimit,
+        catalog: CatalogState | None = None,
     ) -> T:
-        """Run work as `work` does, within a time that has begun."""
+        """Run work as `work` does, within a time that has begun.
+
+        Args:
+            catalog: The catalog that it calls, if it calls one.
+
+        Raises:
+            CatalogUnavailableError: (17) the catalog does not respond.
+        """
+        if catalog is None:
+            return await self._run(request, work, operation, limit)
+        catalog.check()
+        loop, waiting = asyncio.get_running_loop(), self._operations.places
+        catalog.on_open = partial(
+            loop.call_soon_threadsafe, waiting.refuse, catalog.name, catalog.error
+        )
+        slow = loop.call_later(catalog.timeout, catalog.suspect)
+        try:
+            result = await self._run(request, work, operation, limit, catalog.name)
+        except ServiceUnavailableError:
+            catalog.suspect()
+            raise
+        finally:
+            slow.cancel()
+        catalog.note_answer()
+        return result
+
+    async def _run(
+        self,
+        request: Request,
+        work: Callable[[], T],
+        operation: Operation,
+        limit: TimeLimit,
+        catalog: str | None = None,
+    ) -> T:
         # A request has no slot if it has no principal to count it for.
         slot: Slot | None = getattr(request.state, "slot", None)
         principal: Principal | None = getattr(request.state, "principal", None)
-        owner = principal.name if principal else ""
-        return await self._operations.run(work, operation, limit, owner, slot)
+        use = Use(principal.name if principal else "", catalog)
+        return await self._operations.run(work, operation, limit, use, slot)
 
     def execution(self, request: Request, call: Call, arguments: list[Any], run: Run) -> Execution:
         """Return the execution of a call for the principal of a request.

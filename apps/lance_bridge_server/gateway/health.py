@@ -1,18 +1,19 @@
-"""The health of a server's catalogs: whether they respond."""
+"""The health of a server's catalogs: whether they respond, and the breaker of calls to each."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
 import lance_namespace as api
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
 from pydantic import ConfigDict
 
 from lance_bridge.config import Seconds
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 OK = "OK"
 _NO_ANSWER = "NO_ANSWER"
+_DOWN = (_NO_ANSWER, ErrorCode.SERVICE_UNAVAILABLE.name)
+"""States of a catalog to which no call is made."""
+_PROBE_SECONDS = 0.5
 _ANSWERING = (ErrorCode.PERMISSION_DENIED, ErrorCode.UNSUPPORTED)
 """Codes of a catalog that responds, but refuses the request."""
 
@@ -62,7 +66,9 @@ class CatalogHealth:
 
     def __init__(self, catalogs: Mapping[str, LanceNamespace], settings: ReadinessSettings) -> None:
         self._settings = settings
-        self._probes = [_Probe(name, each) for name, each in catalogs.items()]
+        self.catalogs = {
+            name: CatalogState(name, each, settings.timeout) for name, each in catalogs.items()
+        }
         self._states: dict[str, str] = {}
         self._good_until = 0.0
         self._lock = anyio.Lock()
@@ -71,53 +77,133 @@ class CatalogHealth:
         """Return the state of each catalog: ``OK``, the name of an error code, or ``NO_ANSWER``."""
         async with self._lock:
             if time.monotonic() >= self._good_until:
-                deadline = time.monotonic() + self._settings.timeout
-                for each in self._probes:
-                    each.start()
-                self._states = {
-                    each.name: await anyio.to_thread.run_sync(each.wait, deadline)
-                    for each in self._probes
-                }
+                self._states = await anyio.to_thread.run_sync(self._read)
                 self._good_until = time.monotonic() + self._settings.keep
-            return self._states
+        known = {name: each.state for name, each in self.catalogs.items() if each.is_open}
+        return {**self._states, **known}
+
+    def _read(self) -> dict[str, str]:
+        asked = [each for each in self.catalogs.values() if not each.is_open]
+        deadline = time.monotonic() + self._settings.timeout
+        for each in asked:
+            each.start()
+        for each in asked:
+            each.wait(deadline)
+        return {name: each.state for name, each in self.catalogs.items()}
 
     def is_ready(self, states: Mapping[str, str]) -> bool:
         """Return whether enough catalogs respond."""
         answering = [state == OK for state in states.values()]
         return all(answering) if self._settings.all_catalogs else any(answering)
 
+    def close(self) -> None:
+        """Stop requesting namespaces."""
+        for each in self.catalogs.values():
+            each.close()
 
-class _Probe:
-    """Calls one catalog in its own thread, because the call may outlast the timeout."""
 
-    def __init__(self, name: str, namespace: LanceNamespace) -> None:
+class CatalogUnavailableError(ServiceUnavailableError):
+    """A catalog does not respond, and was not called."""
+
+    retry_after = 1
+
+
+class CatalogState:
+    """Whether one catalog responds, and the breaker of calls to it. Safe to share between threads.
+
+    A call that fails or takes long does not prove that the catalog is down: a store can be, or one
+    table. So it only has the catalog probed. Calls are refused while it does not respond to that.
+    Each probe runs in its own thread, because it may outlast the timeout.
+
+    Attributes:
+        state: ``OK``, the name of an error code, or ``NO_ANSWER``.
+        is_open: Whether calls are refused.
+        on_open: Called when calls begin to be refused.
+    """
+
+    def __init__(self, name: str, namespace: LanceNamespace, timeout: float) -> None:
         self.name = name
+        self.state = OK
+        self.is_open = False
+        self.on_open: Callable[[], object] = lambda: None
+        self.timeout = timeout
         self._namespace = namespace
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._state = OK
-        self._logged = OK
+        self._found = OK
+        self._watcher: threading.Thread | None = None
+        self._last_answer = 0.0
+        self._closed = threading.Event()
+
+    def check(self) -> None:
+        """Refuse a call while the catalog does not respond.
+
+        Raises:
+            CatalogUnavailableError: (17)
+        """
+        if self.is_open:
+            raise self.error()
+
+    def error(self) -> CatalogUnavailableError:
+        """Return the error of a call that is refused."""
+        return CatalogUnavailableError(
+            f"The catalog '{self.name}' does not respond; it is tried again each second"
+        )
+
+    def note_answer(self) -> None:
+        """Record that the catalog has responded to a call."""
+        self._last_answer = time.monotonic()
+        self.is_open = False
+
+    def suspect(self) -> None:
+        """Probe the catalog, and if it does not respond, refuse calls until it does."""
+        with self._lock:
+            if self._watcher is None and not self._closed.is_set():
+                self._watcher = threading.Thread(target=self._watch, daemon=True)
+                self._watcher.start()
+
+    def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            self.start()
+            self.wait(began + self.timeout)
+            with self._lock:
+                is_down = self.state in _DOWN and self._last_answer < began
+                self.is_open = is_down
+                if not is_down or self._closed.is_set():
+                    self._watcher = None
+                    return
+            with suppress(RuntimeError):  # the server has stopped
+                self.on_open()
+            self._closed.wait(max(0.0, began + _PROBE_SECONDS - time.monotonic()))
 
     def start(self) -> None:
-        """Call the catalog, unless an earlier call is still running."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._ask, daemon=True)
-            self._thread.start()
+        """Probe the catalog, unless an earlier probe is still running."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._ask, daemon=True)
+                self._thread.start()
 
-    def wait(self, deadline: float) -> str:
+    def wait(self, deadline: float) -> None:
         """Wait for the state, until the deadline (of `time.monotonic`) at the latest."""
-        assert self._thread is not None
-        self._thread.join(max(0.0, deadline - time.monotonic()))
-        state = _NO_ANSWER if self._thread.is_alive() else self._state
-        if state != self._logged:
+        thread = self._thread
+        assert thread is not None
+        thread.join(max(0.0, deadline - time.monotonic()))
+        state = _NO_ANSWER if thread.is_alive() else self._found
+        with self._lock:
+            changed, self.state = state != self.state, state
+        if changed:
             _log.log(logging.INFO if state == OK else logging.WARNING, "%s: %s", self.name, state)
-            self._logged = state
-        return state
 
     def _ask(self) -> None:
         error = probe(self._namespace)
         state = OK if error is None else ErrorCode(error.code).name
-        if error is not None and state != self._logged:
+        if error is not None and state != self._found:
             # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
             _log.warning("catalog '%s' does not respond: %s", self.name, error, exc_info=cause)
-        self._state = state
+        self._found = state
+
+    def close(self) -> None:
+        """Stop probing the catalog."""
+        self._closed.set()

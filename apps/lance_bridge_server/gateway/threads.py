@@ -6,9 +6,9 @@ import asyncio
 import re
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -52,13 +52,29 @@ class TimeLimit:
         return max(0.0, self._end - time.monotonic())
 
 
-def share_of(count: int) -> int:
-    """Return how many of a number of places one principal may have: some stay for the others."""
-    return max(1, count * 3 // 4)
+class Use(NamedTuple):
+    """Who uses a place."""
+
+    owner: str = ""
+    """The principal."""
+    catalog: str | None = None
+    """The catalog that is called; None if it is none, or not known."""
+
+    def counters(self) -> list[tuple[str, str]]:
+        """Return the counters of the places in use."""
+        of_catalog = [("catalog", self.catalog)] if self.catalog is not None else []
+        return [("owner", self.owner), *of_catalog]
+
+
+_NOBODY = Use()
 
 
 class FairPlaces:
-    """A number of places, which principals get in turn. Use in the thread of the event loop."""
+    """A number of places, which principals get in turn. Use in the thread of the event loop.
+
+    A principal gets at most three in four of them, and the calls of one catalog at most half: some
+    stay for the others.
+    """
 
     def __init__(self, count: int, most_waiting: int) -> None:
         """Create free places.
@@ -67,54 +83,82 @@ class FairPlaces:
             most_waiting: How many requests of one principal may wait for a place.
         """
         self._free = count
-        self._share = share_of(count)
+        self._shares = {"owner": max(1, count * 3 // 4), "catalog": max(1, count // 2)}
         self._most_waiting = most_waiting
-        self._held: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._held: Counter[tuple[str, str]] = Counter()
+        self._waiting: OrderedDict[str, list[_Waiting]] = OrderedDict()
 
-    async def acquire(self, owner: str) -> None:
+    async def acquire(self, use: Use) -> None:
         """Wait for a place.
 
         Raises:
             ServiceUnavailableError: (17) too many requests of this principal wait.
         """
-        waiting = self._waiting.setdefault(owner, deque())
+        waiting = self._waiting.setdefault(use.owner, [])
         if len(waiting) >= self._most_waiting:
             raise ServiceUnavailableError(
                 f"{len(waiting)} requests of this principal wait: the server is busy; nothing was "
                 "changed"
             )
-        place = asyncio.get_running_loop().create_future()
-        waiting.append(place)
+        asked = _Waiting(asyncio.get_running_loop().create_future(), use)
+        waiting.append(asked)
         self._grant()
         try:
-            await place
+            await asked.place
         except asyncio.CancelledError:
-            if place.cancelled():
-                self._waiting[owner].remove(place)
+            if asked.place.cancelled():
+                waiting.remove(asked)
             else:
-                self.release(owner)
+                self.release(use)
             raise
 
-    def release(self, owner: str) -> None:
+    def release(self, use: Use) -> None:
         """Return a place."""
-        self._free += 1
-        self._held[owner] -= 1
+        self._count(use, -1)
         self._grant()
+
+    def refuse(self, catalog: str, error: Callable[[], Exception]) -> None:
+        """Raise an error in the requests that wait to call a catalog."""
+        for waiting in self._waiting.values():
+            for each in [each for each in waiting if each.use.catalog == catalog]:
+                if not each.place.done():
+                    each.place.set_exception(error())
+                    waiting.remove(each)
 
     def _grant(self) -> None:
         """Give each free place to the principal that has got none for the longest time."""
         for owner in list(self._waiting):
             waiting = self._waiting[owner]
-            if self._free and waiting and self._held[owner] < self._share:
-                waiting.popleft().set_result(None)
-                self._free -= 1
-                self._held[owner] += 1
+            found = next((each for each in waiting if self._may_have(each)), None)
+            if found is not None:
+                waiting.remove(found)
+                found.place.set_result(None)
+                self._count(found.use, 1)
                 self._waiting.move_to_end(owner)
             if not waiting:
                 del self._waiting[owner]
-            if not self._held[owner]:
-                del self._held[owner]
+
+    def _may_have(self, asked: _Waiting) -> bool:
+        """Return whether there is a place for a request, which may just have been cancelled."""
+        return (
+            self._free > 0
+            and not asked.place.done()
+            and all(self._held[key] < self._shares[key[0]] for key in asked.use.counters())
+        )
+
+    def _count(self, use: Use, added: int) -> None:
+        self._free -= added
+        for key in use.counters():
+            self._held[key] += added
+            if not self._held[key]:
+                del self._held[key]
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for a place."""
+
+    place: asyncio.Future[None]
+    use: Use
 
 
 class OperationThreads:
@@ -132,7 +176,7 @@ class OperationThreads:
             most_waiting: How many operations of one principal may wait.
         """
         self._limiter = anyio.CapacityLimiter(count)
-        self._places = FairPlaces(count, most_waiting)
+        self.places = FairPlaces(count, most_waiting)
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
@@ -145,14 +189,14 @@ class OperationThreads:
         work: Callable[[], T],
         operation: Operation,
         limit: TimeLimit,
-        owner: str = "",
+        use: Use = _NOBODY,
         slot: Slot | None = None,
     ) -> T:
         """Run an operation in a thread, and return its result.
 
         Args:
             limit: How long it may take, including the wait for a free thread.
-            owner: Its principal. One of them cannot have all threads.
+            use: Its principal, and the catalog that it calls.
             slot: The request's slot, which the operation uses until its thread ends.
 
         Raises:
@@ -167,11 +211,11 @@ class OperationThreads:
             return work()
 
         async def run() -> T:
-            await self._places.acquire(owner)
+            await self.places.acquire(use)
             try:
                 return await anyio.to_thread.run_sync(begin, limiter=self._limiter)
             finally:
-                self._places.release(owner)
+                self.places.release(use)
 
         task = asyncio.ensure_future(run())
         self._running.add(task)

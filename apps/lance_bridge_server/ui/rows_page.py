@@ -194,13 +194,13 @@ def _to_csv(table: pa.Table) -> bytes:
 def _as_texts(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     """Return a column as text, unless pyarrow writes it as `to_text` would."""
     type_ = column.type
-    is_whole = pa.types.is_integer(type_)
-    if pa.types.is_string(type_):
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return _without_formulas(column)
-    if is_whole or (pa.types.is_floating(type_) and pc.all(pc.is_finite(column)).as_py()):
+    is_finite = pa.types.is_floating(type_) and pc.all(pc.is_finite(column)).as_py()
+    if pa.types.is_integer(type_) or is_finite:
         return column
     texts = [None if each is None else to_text(each) for each in to_values(column, field)]
-    return _without_formulas(pa.array(texts, pa.large_string()))
+    return pa.array(texts, pa.large_string())
 
 
 def _without_formulas(texts: Any) -> Any:

@@ -1,0 +1,193 @@
+"""The breaker of each catalog: what is down neither is called nor slows what is up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import lance_namespace as api
+import pytest
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import ServiceUnavailableError
+from server.gateways import serving
+from server.http_requests import done, refused
+
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway.gateway import Gateway
+from lance_bridge_server.gateway.health import ReadinessSettings
+from lance_bridge_server.gateway.limits import Limits
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
+
+TIMEOUT = 0.3
+
+
+class Breakable(LanceNamespace):
+    """A catalog that answers, hangs or fails."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+        self.error: Exception | None = None
+        self.table_error: Exception | None = None
+        self.described = 0
+
+    def namespace_id(self) -> str:
+        return "breakable"
+
+    def _answer(self) -> None:
+        assert self.answers.wait(30)
+        if self.error is not None:
+            raise self.error
+
+    def list_namespaces(self, request: Any) -> Any:  # noqa: ARG002
+        self._answer()
+        return api.ListNamespacesResponse(namespaces=[])
+
+    def list_tables(self, request: Any) -> Any:  # noqa: ARG002
+        self._answer()
+        return api.ListTablesResponse(tables=["t"])
+
+    def describe_table(self, request: Any) -> Any:  # noqa: ARG002
+        self.described += 1
+        self._answer()
+        if self.table_error is not None:
+            raise self.table_error
+        return api.DescribeTableResponse(location="file:///t.lance")
+
+
+@contextmanager
+def served(
+    catalogs: Mapping[str, LanceNamespace], root: LanceNamespace | None = None
+) -> Iterator[httpx.Client]:
+    gateway = Gateway(
+        root or FederatedNamespace(catalogs),
+        catalogs=catalogs,
+        readiness=ReadinessSettings(timeout=TIMEOUT, keep=0.001),
+        limits=Limits(threads=8),
+    )
+    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+    gateway.health.close()
+
+
+@pytest.fixture
+def catalogs() -> Iterator[dict[str, Breakable]]:
+    made = {"up": Breakable(), "down": Breakable()}
+    yield made
+    for each in made.values():
+        each.answers.set()
+
+
+def describe(client: httpx.Client, catalog: str = "down") -> httpx.Response:
+    return client.post(f"/v1/table/{catalog}$t/describe", json={})
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> float:
+    """Wait for a condition, and return how long that took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() < began + seconds
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def is_refused(client: httpx.Client) -> bool:
+    return "tried again each second" in describe(client).text
+
+
+def test_a_catalog_that_fails_is_not_called_until_it_responds_again(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client:
+        done(describe(client))
+        down.error = ServiceUnavailableError("no answer")
+        until(lambda: is_refused(client))
+        calls = down.described
+        answer = describe(client)
+        assert "'down' does not respond" in refused(answer, 503, 17)
+        assert answer.headers["retry-after"] == "1"
+        assert down.described == calls
+        done(describe(client, "up"))
+        states = client.get("/readyz").json()["catalogs"]
+        assert states == {"up": "OK", "down": "SERVICE_UNAVAILABLE"}
+        listed = client.get("/v1/table").json()
+        assert listed["tables"] == ["up$t"]
+        assert "does not respond" in listed["context"]["unavailable.down"]
+        assert down.described == calls
+        down.error = None
+        until(lambda: describe(client).status_code == 200)
+        assert client.get("/readyz").json()["catalogs"] == {"up": "OK", "down": "OK"}
+
+
+def test_a_catalog_that_hangs_leaves_threads_for_the_others(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client, ThreadPoolExecutor(20) as pool:
+        down.answers.clear()
+        hanging = [pool.submit(describe, client) for _ in range(20)]
+        until(lambda: down.described == 4)  # half of the threads
+        done(describe(client, "up"))
+        until(lambda: is_refused(client))
+        down.answers.set()
+        until(lambda: describe(client).status_code == 200)
+        assert {each.result().status_code for each in hanging} <= {200, 503}
+
+
+def test_a_table_that_cannot_be_read_does_not_stop_its_catalog(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client:
+        down.table_error = ServiceUnavailableError("the storage does not answer")
+        for _ in range(3):
+            assert "the storage" in refused(describe(client), 503, 17)
+            time.sleep(2 * TIMEOUT)
+        down.table_error = None
+        done(describe(client))
+        assert down.described == 4
+
+
+class SlowProbe(Breakable):
+    """A catalog that takes long for the probe alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists = threading.Event()
+
+    def list_namespaces(self, request: Any) -> Any:
+        assert self.lists.wait(30)
+        return super().list_namespaces(request)
+
+
+def test_a_slow_catalog_that_responds_is_called() -> None:
+    """Its probe has no answer in time, but other calls have."""
+    slow = SlowProbe()
+    with served({"slow": slow}) as client:
+        slow.table_error = ServiceUnavailableError("the storage does not answer")
+        refused(describe(client, "slow"), 503, 17)
+        slow.table_error = None
+        end = time.monotonic() + 4 * TIMEOUT
+        while time.monotonic() < end:
+            done(describe(client, "slow"))
+            time.sleep(0.02)
+        slow.lists.set()
+        assert client.get("/readyz").json()["catalogs"] == {"slow": "OK"}
+
+
+def test_the_only_catalog_is_not_called_while_it_is_down() -> None:
+    catalog = Breakable()
+    with served({"prod": catalog}, catalog) as client:
+        catalog.error = ServiceUnavailableError("no answer")
+        path = "/v1/table/t/describe"
+        until(lambda: "tried again" in client.post(path, json={}).text)
+        catalog.error = None
+        until(lambda: client.post(path, json={}).status_code == 200)

@@ -10,7 +10,7 @@ from lance_namespace import ErrorCode
 
 from ...catalog import CatalogColumn, Column, Path, Published, TableRecord
 from ..calls import code_of, refused
-from ..cases import local_path, needs, same_location
+from ..cases import local_path, needs
 from ..target import RawEntry
 from .workspace import (
     CatalogCases,
@@ -19,6 +19,7 @@ from .workspace import (
     require_holds,
     require_properties,
     require_same,
+    same_location,
     skip_if,
     skip_unless,
     try_change,

@@ -15,7 +15,7 @@ from ... import locations
 from ...catalog import Catalog, Path
 from ...errors import OF_ONE_OBJECT
 from ..calls import code_of, refused
-from ..cases import Namespace, needs, same_location
+from ..cases import Namespace, needs
 from ..target import Target
 from .connections import FAILURE_CODES
 from .workspace import (
@@ -24,6 +24,7 @@ from .workspace import (
     faults_of,
     open_workspace,
     require_same,
+    same_location,
     skip_unless,
 )
 

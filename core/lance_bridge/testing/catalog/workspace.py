@@ -25,7 +25,7 @@ from ...catalog import (
     TableRecord,
 )
 from ..calls import PREFIX, code_of, described, unique_name
-from ..cases import Cases, Refusals, Storage, same_location
+from ..cases import Cases, Refusals, Storage
 from ..target import Faults, Target
 
 ENTRY_ID = RESERVED_PREFIX + "id"
@@ -195,6 +195,13 @@ def _try(action: Callable[[], object]) -> None:
 def with_properties(record: TableRecord, **changes: str) -> TableRecord:
     """Return the record with properties added."""
     return record.with_properties({**record.properties, **changes})
+
+
+def same_location(one: str | None, other: str | None) -> bool:
+    """Return whether two spellings mean the same location, as core compares them."""
+    if one is None or other is None:
+        return one == other
+    return locations.key(one) == locations.key(other)
 
 
 def keeps_location(found: str | None, wanted: str | None) -> bool:

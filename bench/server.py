@@ -30,7 +30,7 @@ import pyarrow as pa
 import yaml
 from lance.namespace import RestNamespace
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
-from server.gateways import serving
+from server.gateways import serve_app
 
 from bench import catalogs
 from bench.memory import ROW_BYTES, count_batches, make_batches
@@ -191,7 +191,7 @@ def measure_pages(tables: int) -> list[Row]:
         with closing(catalog.connect()) as hive:
             gateway = Gateway(FederatedNamespace({"prod": hive}), catalogs={"prod": hive})
             with (
-                serving(create_app(gateway)) as url,
+                serve_app(create_app(gateway)) as url,
                 httpx.Client(base_url=url, timeout=120) as client,
             ):
                 return _measure_pages(client, catalog.lance_names[tables // 2])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from clients.catalogs import Backend
 from clients.fetched import java_client
-from server.gateways import serving
+from server.gateways import serve_app
 from servers.processes import run_command
 
 from lance_bridge_server.app import create_app
@@ -36,7 +36,7 @@ def test_a_table_lives_its_life(hive: Backend, classpath: str, tmp_path: Path) -
     with pa.OSFile(str(rows), "wb") as file, pa.ipc.new_stream(file, ROWS.schema) as writer:
         writer.write_table(ROWS)
     database = f"java_{tmp_path.name}".lower()
-    with hive.connect() as namespace, serving(create_app(Gateway(namespace))) as url:
+    with hive.connect() as namespace, serve_app(create_app(Gateway(namespace))) as url:
         run_command("java", "-cp", classpath, "Life", url, database, rows, location, answer)
         assert database not in namespace.list_namespaces(api.ListNamespacesRequest()).namespaces
     assert pa.ipc.open_file(answer.read_bytes()).read_all()["id"].to_pylist() == [1, 2, 1, 2]

@@ -18,7 +18,7 @@ from lance_bridge.managed_state import State, parse_state
 from lance_bridge.storage.store import TableFiles
 
 from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer, Moment, server_of
-from .memory_tables import DATASET, TABLE, at_change, create, raising, stage, stream
+from .memory_tables import DATASET, TABLE, at_change, create, raiser, stage, stream
 
 MANAGED = {"managed_by": "impl"}
 KEY = tuple(TABLE)
@@ -108,7 +108,7 @@ def leave_unfinished(ns: MemoryNamespace, patch: pytest.MonkeyPatch) -> None:
     """Commit version 2 as a client that dies before the manifest has its final name."""
     version, staged = stage(ns)
     with patch.context() as patched:
-        patched.setattr(ManagedDirectory, "_put_final", raising(Death()))
+        patched.setattr(ManagedDirectory, "_put_final", raiser(Death()))
         with pytest.raises(Death):
             commit(ns, version, str(staged))
 

@@ -84,7 +84,7 @@ def count_rows(ns: MemoryNamespace, table: list[str]) -> int | None:
     return ns.count_table_rows(api.CountTableRowsRequest(id=table)).count
 
 
-def raising(error: BaseException) -> Callable[..., Any]:
+def raiser(error: BaseException) -> Callable[..., Any]:
     """Return a function of any arguments that raises an error."""
 
     def act(*_: object, **__: object) -> Any:

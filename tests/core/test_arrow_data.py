@@ -452,12 +452,12 @@ def test_a_change_keeps_the_values_of_every_type(
 ) -> None:
     rows = wide([shape])
     make(namespace, rows)
-    assert differing(rows, server) == {}
+    assert different_columns(rows, server) == {}
     CHANGES[change](namespace, rows)
-    assert differing(rows, server) == {}
+    assert different_columns(rows, server) == {}
 
 
-def differing(expected: pa.Table, server: MemoryServer) -> dict[str, str]:
+def different_columns(expected: pa.Table, server: MemoryServer) -> dict[str, str]:
     """Return the columns of the table whose values differ from the expected ones."""
     found = dataset(server).to_table(blob_handling="all_binary").sort_by("id")
     pairs = {name: (plain(expected[name]), plain(found[name])) for name in found.schema.names}

@@ -43,7 +43,7 @@ from .managed_tables import (
     state,
 )
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
-from .memory_tables import at, count_rows, directory, numbers, raising, start_server
+from .memory_tables import at, count_rows, directory, numbers, raiser, start_server
 from .test_batch_interleavings import new_entry
 
 pytestmark = [
@@ -139,7 +139,7 @@ def test_a_reader_that_may_not_write_sees_what_is_committed(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, left: list[int]
 ) -> None:
     for name in ("put_new", "put_over", "remove"):
-        read_only = raising(errors.PermissionDeniedError("read only"))
+        read_only = raiser(errors.PermissionDeniedError("read only"))
         monkeypatch.setattr(TableFiles, name, read_only)
     assert seen(namespace) == [left] * 3
 

@@ -35,7 +35,7 @@ from .managed_tables import (
     state,
 )
 from .memory_catalog import MemoryNamespace, Moment
-from .memory_tables import DATASET, build, create, numbers, raising
+from .memory_tables import DATASET, build, create, numbers, raiser
 
 pytestmark = [
     pytest.mark.quick,
@@ -239,7 +239,7 @@ def test_a_batch_whose_reply_is_lost_is_committed_once(
     namespace: MemoryNamespace, number: int, moment: Moment
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
-    meanwhile(namespace, moment, raising(OutcomeUnknownError("lost")), number=number)
+    meanwhile(namespace, moment, raiser(OutcomeUnknownError("lost")), number=number)
     assert create_all(namespace, entries) == [2, 2]
     assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
     assert batch_files(namespace, HOME) == []
@@ -250,7 +250,7 @@ def test_a_batch_that_the_catalog_refuses_is_taken_back(
     namespace: MemoryNamespace, number: int
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
-    refuse = raising(errors.PermissionDeniedError("not you"))
+    refuse = raiser(errors.PermissionDeniedError("not you"))
     meanwhile(namespace, "before", refuse, number=number)
     with pytest.raises(errors.PermissionDeniedError):
         create_all(namespace, entries)

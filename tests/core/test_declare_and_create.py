@@ -28,7 +28,7 @@ from lance_bridge.testing.calls import Calls
 
 from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raising, stream
+from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raiser, stream
 from .table_data import place
 
 pytestmark = [
@@ -211,7 +211,7 @@ def test_the_catalog_gets_the_columns_of_the_data_once_there_is_some(
 def test_creators_that_get_in_each_others_way_look_again(namespace: MemoryNamespace) -> None:
     """A catalog may give up both of two changes that met; one client has to try again."""
     conflict = errors.ConcurrentModificationError("others changed it meanwhile")
-    at_change(namespace, "create_table", "before", raising(conflict))
+    at_change(namespace, "create_table", "before", raiser(conflict))
     assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
     assert count_rows(namespace, TABLE) == 3
 

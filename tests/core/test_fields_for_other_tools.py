@@ -42,7 +42,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.type_table import columns_of, spark_type
 
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace
-from .memory_tables import DATASET, TABLE, count_rows, create, raising, stream
+from .memory_tables import DATASET, TABLE, count_rows, create, raiser, stream
 
 pytestmark = [
     pytest.mark.quick,
@@ -199,7 +199,7 @@ def test_no_error_of_publishing_fails_a_commit(
 ) -> None:
     create(able, TABLE, properties=ON)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "lance_bridge"):
-        patch.setattr(MemoryCatalog, "alter_table", raising(error))
+        patch.setattr(MemoryCatalog, "alter_table", raiser(error))
         insert(able)
     assert "lance-bridge doctor finds it" in caplog.text
     assert count_rows(able, TABLE) == 6
@@ -213,7 +213,7 @@ def test_an_unreadable_location_fails_no_commit(
 ) -> None:
     create(able, TABLE, properties=ON)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "lance_bridge"):
-        patch.setattr(lance.LanceDataset, "count_rows", raising(OSError("no such disk")))
+        patch.setattr(lance.LanceDataset, "count_rows", raiser(OSError("no such disk")))
         insert(able)
     assert "no such disk" in caplog.text
     assert entry(able) == ("1", 3)

@@ -32,7 +32,7 @@ from lance_bridge.testing.concurrency import answers_only, race
 from . import managed_tables
 from .managed_tables import KEY, MANAGED, Death, Mortal, die, table
 from .memory_catalog import MemoryNamespace, Moment
-from .memory_tables import DATASET, TABLE, create, raising, stage, stream
+from .memory_tables import DATASET, TABLE, create, raiser, stage, stream
 
 pytestmark = [
     pytest.mark.quick,
@@ -358,7 +358,7 @@ def test_a_reader_that_may_not_write_reads_what_is_committed(
     adopting: ManagedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adopting.append_past_the_catalog(8)
-    read_only = raising(errors.PermissionDeniedError("read only"))
+    read_only = raiser(errors.PermissionDeniedError("read only"))
     monkeypatch.setattr(TableFiles, "put_own", read_only)
     assert adopting.rows() == [0, 1, 2]
     monkeypatch.undo()
@@ -475,7 +475,7 @@ def test_an_adoption_whose_reply_was_lost_is_made_once(
     adopting: ManagedTable, moment: Moment
 ) -> None:
     adopting.append_past_the_catalog(8)
-    adopting.meanwhile(moment, raising(OutcomeUnknownError("lost")))
+    adopting.meanwhile(moment, raiser(OutcomeUnknownError("lost")))
     assert adopting.rows() == [0, 1, 2, 8]
     assert adopting.version == 2
 
@@ -590,7 +590,7 @@ def test_a_commit_that_the_catalog_refuses_is_not_adopted(
     adopting: ManagedTable, error: type[Exception]
 ) -> None:
     commit = adopting.stage()
-    adopting.ns.server.fault = raising(error("no"))
+    adopting.ns.server.fault = raiser(error("no"))
     with pytest.raises(error):
         commit()
     adopting.ns.server.fault = None
@@ -665,7 +665,7 @@ def test_a_refused_commit_that_is_adopted_while_it_is_withdrawn_keeps_its_versio
         withdraw(self, name)
 
     monkeypatch.setattr(ManagedDirectory, "withdraw", withdraw_late)
-    adopting.meanwhile("before", raising(errors.PermissionDeniedError("no")))
+    adopting.meanwhile("before", raiser(errors.PermissionDeniedError("no")))
     with pytest.raises(errors.PermissionDeniedError):
         commit()
     assert adopting.rows() == [0, 1, 2, 100]
@@ -678,7 +678,7 @@ def test_a_refused_commit_that_cannot_be_withdrawn_has_an_unknown_outcome(
     commit = adopting.stage()
 
     def refuse_and_lose_storage() -> None:
-        lost = raising(errors.ServiceUnavailableError("no answer"))
+        lost = raiser(errors.ServiceUnavailableError("no answer"))
         monkeypatch.setattr(TableFiles, "remove", lost)
         raise errors.PermissionDeniedError("no")
 

@@ -23,7 +23,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer
-from .memory_tables import TABLE, at_change, raising
+from .memory_tables import TABLE, at_change, raiser
 from .table_data import dataset, directory, ipc, make, place, rows, unchanged
 
 pytestmark = [
@@ -199,7 +199,7 @@ def test_where_another_writer_makes_the_first_version_no_rows_are_lost(
 # -- writers at the same time ----------------------------------------------------------------------
 
 
-def racing(namespace: MemoryNamespace, first: pa.Table, other: pa.Table) -> Any:
+def batches_with_rival(namespace: MemoryNamespace, first: pa.Table, other: pa.Table) -> Any:
     """Yield batches; another client inserts before they end."""
     yield from first.to_batches()
     insert(namespace, other)
@@ -212,7 +212,7 @@ def test_an_append_that_took_long_is_moved_onto_the_latest_version(
     """Lance then reads no version in between."""
     monkeypatch.setattr(module, "_STALE_SECONDS", 0.0 if version_read == 2 else 60.0)
     make(namespace, OLD)
-    insert(namespace, racing(namespace, NEW, NEW))
+    insert(namespace, batches_with_rival(namespace, NEW, NEW))
     transaction = dataset(namespace).read_transaction(3)
     assert transaction is not None
     assert transaction.read_version == version_read
@@ -498,7 +498,7 @@ def test_where_only_the_properties_fail_the_error_says_that_the_rows_are_updated
 ) -> None:
     server.capabilities = replace(CAPABILITIES, no_alter="")
     make(namespace, BEFORE)
-    at_change(server, "alter_table", "before", raising(errors.PermissionDeniedError("not yours")))
+    at_change(server, "alter_table", "before", raiser(errors.PermissionDeniedError("not yours")))
     with pytest.raises(errors.PermissionDeniedError, match=r"updated, as version 2.*not yours"):
         update(namespace, ("n", "5"), properties={"a": "1"})
     assert column(server, "n") == [5] * 3

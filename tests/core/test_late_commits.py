@@ -45,7 +45,7 @@ from .managed_tables import (
 )
 from .managed_tables import table as table_of
 from .memory_catalog import MemoryCatalog, MemoryNamespace
-from .memory_tables import TABLE, create, raising, stage, stream
+from .memory_tables import TABLE, create, raiser, stage, stream
 
 pytestmark = [
     pytest.mark.quick,
@@ -551,7 +551,7 @@ def test_a_write_after_which_the_catalog_does_not_answer_has_an_unknown_outcome(
     writes: MemoryNamespace, after_commit: Callable[[Act], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = errors.ServiceUnavailableError("no answer")
-    after_commit(lambda: monkeypatch.setattr(MemoryCatalog, "load_table", raising(error)))
+    after_commit(lambda: monkeypatch.setattr(MemoryCatalog, "load_table", raiser(error)))
     with pytest.raises(OutcomeUnknownError, match=r"Version 2 of table .* is in its files"):
         insert(writes)
     monkeypatch.undo()

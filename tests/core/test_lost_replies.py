@@ -26,7 +26,7 @@ from .memory_catalog import (
     Moment,
     server_of,
 )
-from .memory_tables import DATASET, TABLE, count_rows, create, raising, start_server, stream
+from .memory_tables import DATASET, TABLE, count_rows, create, raiser, start_server, stream
 
 pytestmark = pytest.mark.quick
 
@@ -379,7 +379,7 @@ def test_a_refusal_after_a_lost_reply_is_unknown_where_nothing_can_be_read() -> 
 @pytest.mark.parametrize("broken", [KeyError("x"), RuntimeError("x")])
 def test_a_defect_is_not_taken_for_an_answer(broken: Exception) -> None:
     with pytest.raises(type(broken)):
-        retry_after_readback(raising(broken), raising(AssertionError("was read back")))
+        retry_after_readback(raiser(broken), raiser(AssertionError("was read back")))
 
 
 # -- what Lance says of a failed commit ------------------------------------------------------------

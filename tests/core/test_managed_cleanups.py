@@ -37,7 +37,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, create, raising, stage
+from .memory_tables import TABLE, create, raiser, stage
 
 pytestmark = [
     pytest.mark.quick,
@@ -319,7 +319,7 @@ def test_nothing_is_cleaned_up_while_a_committed_version_stays_staged(
 ) -> None:
     make_old(unfinished)
     with monkeypatch.context() as patched:
-        refused = raising(errors.PermissionDeniedError("read only"))
+        refused = raiser(errors.PermissionDeniedError("read only"))
         patched.setattr(TableFiles, "put_own", refused)
         with pytest.raises(errors.PermissionDeniedError):
             clean(unfinished)
@@ -425,7 +425,7 @@ def test_an_entry_that_cannot_be_read_may_be_a_clone(
 ) -> None:
     create(namespace, TABLE)
     create(namespace, [*TABLE[:-1], "other"])
-    refused = raising(errors.PermissionDeniedError("not yours"))
+    refused = raiser(errors.PermissionDeniedError("not yours"))
     monkeypatch.setattr(BaseLocations, "of_latest", refused)
     assert clean_up(namespace.tables.load_by_id(TABLE)).unread == (
         "'eu.shop.sales.other': not yours",

@@ -54,7 +54,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryCatalog, MemoryNamespace, Moment
-from .memory_tables import TABLE, create, raising, stage, stream
+from .memory_tables import TABLE, create, raiser, stage, stream
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
@@ -97,7 +97,7 @@ def test_a_version_whose_writer_died_is_read_and_built_upon(
     else:
         version, staged = stage(managed)
         with monkeypatch.context() as patched:
-            patched.setattr(directories, "discard", raising(Death()))
+            patched.setattr(directories, "discard", raiser(Death()))
             with pytest.raises(Death):
                 commit(managed, version, str(staged))
     assert state(managed).version == 2
@@ -124,7 +124,7 @@ def test_a_commit_finishes_the_version_before_it(unfinished: MemoryNamespace) ->
 def test_a_reader_who_may_not_write_reads_a_version_that_is_still_staged(
     unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_only = raising(errors.PermissionDeniedError("read only"))
+    read_only = raiser(errors.PermissionDeniedError("read only"))
     monkeypatch.setattr(directories.ManagedDirectory, "_put_final", read_only)
     described = unfinished.describe_table_version(api.DescribeTableVersionRequest(id=TABLE))
     assert described.version.version == 2
@@ -147,7 +147,7 @@ def test_a_writer_that_died_before_the_commit_leaves_the_table_as_it_was(
 def test_a_commit_whose_reply_was_lost_is_made_once(
     managed: MemoryNamespace, moment: Moment
 ) -> None:
-    meanwhile(managed, moment, raising(OutcomeUnknownError("lost")))
+    meanwhile(managed, moment, raiser(OutcomeUnknownError("lost")))
     assert append(managed, 7).version == 2
     assert rows(managed) == [0, 1, 2, 7]
 
@@ -199,7 +199,7 @@ def test_a_commit_whose_storage_goes_away_after_it_is_one(
     managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version, staged = stage(managed)
-    away = raising(errors.ServiceUnavailableError("storage is away"))
+    away = raiser(errors.ServiceUnavailableError("storage is away"))
     with monkeypatch.context() as patched:
         patched.setattr(directories.ManagedDirectory, "latest", away)
         made = commit(managed, version, str(staged)).version
@@ -215,7 +215,7 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
     load = MemoryCatalog.load_table
 
     def lose() -> None:
-        away = raising(errors.ServiceUnavailableError("away"))
+        away = raiser(errors.ServiceUnavailableError("away"))
         monkeypatch.setattr(MemoryCatalog, "load_table", away)
         raise OutcomeUnknownError("lost")
 
@@ -249,7 +249,7 @@ def test_a_commit_that_the_catalog_refuses_says_why(
     else:
         create_managed(namespace)
     before = state(namespace)
-    meanwhile(namespace, "before", raising(errors.PermissionDeniedError("not yours")))
+    meanwhile(namespace, "before", raiser(errors.PermissionDeniedError("not yours")))
     with pytest.raises(errors.PermissionDeniedError, match="not yours"):
         namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
     assert state(namespace) == before
@@ -344,7 +344,7 @@ def test_the_latest_version_is_listed_without_listing_all(
     alone = managed.list_table_versions(latest)
     assert ([each.version for each in alone.versions], alone.page_token) == ([1], None)
     append(managed, 7)
-    refuse = raising(AssertionError("all versions were listed"))
+    refuse = raiser(AssertionError("all versions were listed"))
     with monkeypatch.context() as patched:
         patched.setattr(manifests.VersionDirectory, "list", refuse)
         page = managed.list_table_versions(latest)

@@ -47,7 +47,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import TABLE, create, raising, stage
+from .memory_tables import TABLE, create, raiser, stage
 
 pytestmark = [
     pytest.mark.quick,
@@ -164,7 +164,7 @@ def test_a_reader_without_write_permission_does_not_block_commits(
 ) -> None:
     append_past_the_catalog(server, 8)
     before = server.tables[KEY]
-    server.fault = raising(errors.PermissionDeniedError("read only"))
+    server.fault = raiser(errors.PermissionDeniedError("read only"))
     monkeypatch.setattr(TableFiles, "put_own", server.fault)
     assert rows(managed) == [0, 1, 2]
     assert server.tables[KEY] == before

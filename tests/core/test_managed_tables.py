@@ -43,7 +43,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import TABLE, at_change, count_rows, create, raising, stream
+from .memory_tables import TABLE, at_change, count_rows, create, raiser, stream
 
 pytestmark = [
     pytest.mark.quick,
@@ -94,7 +94,7 @@ def test_a_conversion_whose_reply_was_lost_is_made(
     namespace: MemoryNamespace, way: str, moment: Moment
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if way == "release_table" else {})
-    meanwhile(namespace, moment, raising(OutcomeUnknownError("lost")))
+    meanwhile(namespace, moment, raiser(OutcomeUnknownError("lost")))
     getattr(namespace, way)(TABLE)
     assert mark(namespace) == ("impl" if way == "manage_table" else "storage")
     append(namespace, 7)
@@ -231,7 +231,7 @@ def test_a_catalog_that_cannot_says_why_and_makes_nothing(
 def test_a_table_that_cannot_be_guarded_is_taken_back(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse = raising(errors.UnsupportedOperationError("neither lock nor condition"))
+    refuse = raiser(errors.UnsupportedOperationError("neither lock nor condition"))
     monkeypatch.setattr(type(namespace.connection.catalog), "commit_guard", refuse)
     declare = partial(Calls(namespace).declare_table, TABLE, properties=MANAGED)
     for call in (partial(create_managed, namespace), declare):
@@ -292,7 +292,7 @@ def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has
     server.capabilities = replace(server.capabilities, renames_by_copy=True)
 
     def interrupt() -> None:
-        server.fault = raising(KeyboardInterrupt())
+        server.fault = raiser(KeyboardInterrupt())
         raise KeyboardInterrupt
 
     at_change(server, "copy_table", "after", interrupt)
@@ -335,7 +335,7 @@ REMOVALS: dict[str, Callable[[Calls, str], object]] = {
 
 def refuse_writes(patch: pytest.MonkeyPatch, error: Exception) -> None:
     """Have the storage refuse every write of a new file."""
-    patch.setattr(TableFiles, "put_new", raising(error))
+    patch.setattr(TableFiles, "put_new", raiser(error))
 
 
 @pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
@@ -369,7 +369,7 @@ def test_an_entry_is_kept_while_other_clients_keep_committing(
 ) -> None:
     before = managed.server.tables[KEY]
     lost = errors.ConcurrentModificationError("another commit came first")
-    monkeypatch.setattr(compare_and_set, "swap", raising(lost))
+    monkeypatch.setattr(compare_and_set, "swap", raiser(lost))
     with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
         Calls(managed).deregister_table(TABLE)
     assert managed.server.tables[KEY] == before

@@ -34,7 +34,7 @@ from .managed_tables import (
     versions,
 )
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, server_of
-from .memory_tables import TABLE, count_rows, create, raising, start_server
+from .memory_tables import TABLE, count_rows, create, raiser, start_server
 
 pytestmark = [
     pytest.mark.quick,
@@ -156,7 +156,7 @@ def test_a_table_that_is_not_managed_in_the_end_has_no_mark(
 ) -> None:
     create(namespace, TABLE)
     catalog = type(namespace.connection.catalog)
-    monkeypatch.setattr(catalog, "alter_table", raising(errors.PermissionDeniedError("no")))
+    monkeypatch.setattr(catalog, "alter_table", raiser(errors.PermissionDeniedError("no")))
     with pytest.raises(errors.PermissionDeniedError):
         namespace.manage_table(TABLE)
     assert not (directory(namespace) / MARK_FILE).exists()

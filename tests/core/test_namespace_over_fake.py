@@ -15,11 +15,11 @@ from lance_bridge.errors import OutcomeUnknownError
 
 from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raising
+from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raiser
 
 pytestmark = pytest.mark.quick
 
-REFUSE = raising(errors.PermissionDeniedError("not yours"))
+REFUSE = raiser(errors.PermissionDeniedError("not yours"))
 
 
 def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
@@ -299,7 +299,7 @@ def test_a_refused_removal_undoes_the_copy(
     copying: MemoryNamespace, error: errors.LanceNamespaceError
 ) -> None:
     before = dict(copying.server.tables)
-    at_change(copying, "drop_table", "before", raising(error))
+    at_change(copying, "drop_table", "before", raiser(error))
     with pytest.raises(type(error), match=str(error)):
         rename(copying)
     assert copying.server.tables == before
@@ -312,7 +312,7 @@ def test_a_refused_removal_undoes_the_copy(
 def test_a_lost_reply_neither_doubles_nor_loses_the_entry(
     copying: MemoryNamespace, change: str, moment: Moment
 ) -> None:
-    at_change(copying, change, moment, raising(OutcomeUnknownError("lost")))
+    at_change(copying, change, moment, raiser(OutcomeUnknownError("lost")))
     rename(copying)
     assert list(copying.server.tables) == [NEW]
     assert copying.server.effects == ["copy_table", "drop_table"]
@@ -359,7 +359,7 @@ def test_a_copy_that_cannot_be_taken_back_is_reported_with_both_names(
     copying: MemoryNamespace,
 ) -> None:
     def slow_down() -> None:
-        at_change(copying, "drop_table", "before", raising(slowly))
+        at_change(copying, "drop_table", "before", raiser(slowly))
         raise slowly
 
     slowly = errors.ThrottlingError("slowly")

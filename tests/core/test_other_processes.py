@@ -32,7 +32,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
-from .memory_tables import BEFORE, TABLE, VENDOR, count_rows, create, described, put, raising
+from .memory_tables import BEFORE, TABLE, VENDOR, count_rows, create, described, put, raiser
 
 pytestmark = [
     pytest.mark.quick,
@@ -320,7 +320,7 @@ def test_a_child_has_the_credentials_that_its_parent_cached(
     options = described(vending)
 
     def ask_in_child() -> None:
-        BEFORE[log] = raising(AssertionError("The child has called the vendor"))
+        BEFORE[log] = raiser(AssertionError("The child has called the vendor"))
         assert described(vending) == options
 
     assert returns_in_child(ask_in_child)

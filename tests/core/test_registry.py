@@ -283,7 +283,7 @@ ALL = replace(CAPABILITIES, no_rename="", no_alter="")
 BY_COPY = replace(ALL, renames_by_copy=True)
 
 
-def lacking(*methods: str) -> type[MemoryCatalog]:
+def class_without(*methods: str) -> type[MemoryCatalog]:
     """Return a catalog's class that has the port's own version of these methods."""
     return type("Lacking", (MemoryCatalog,), {name: getattr(Catalog, name) for name in methods})
 
@@ -318,7 +318,7 @@ def test_a_method_that_is_promised_and_missing_is_named_when_the_namespace_is_ma
     connect: Any, method: str, capabilities: Capabilities, field: str
 ) -> None:
     with pytest.raises(TypeError, match=rf"Lacking must implement {method}: .*{field}"):
-        connect(lacking(method), capabilities)
+        connect(class_without(method), capabilities)
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#what-the-catalog-can-do")
@@ -338,7 +338,7 @@ def test_a_method_that_is_promised_and_missing_is_named_when_the_namespace_is_ma
 def test_a_method_that_is_not_promised_may_be_missing(
     connect: Any, methods: tuple[str, ...], capabilities: Capabilities
 ) -> None:
-    namespace = connect(lacking(*methods), capabilities)
+    namespace = connect(class_without(*methods), capabilities)
     assert namespace.list_tables(api.ListTablesRequest(id=DATASET)).tables == []
 
 

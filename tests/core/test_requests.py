@@ -38,7 +38,7 @@ from lance_bridge.testing.calls import Calls, request_model
 
 from .managed_tables import another
 from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, create, raising, stream
+from .memory_tables import TABLE, create, raiser, stream
 
 pytestmark = [
     pytest.mark.quick,
@@ -163,7 +163,7 @@ def test_a_failure_without_a_code_leaves_as_an_internal_error(
     PanicException.__module__ = "pyo3_runtime"
     failures: list[BaseException] = [KeyError("k"), RuntimeError("r"), PanicException("p")]
     for failure in failures:
-        monkeypatch.setattr("lance_bridge.tables.namespaces.describe", raising(failure))
+        monkeypatch.setattr("lance_bridge.tables.namespaces.describe", raiser(failure))
         with pytest.raises(errors.InternalError, match="describe_namespace") as caught:
             namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
         assert caught.value.__cause__ is failure
@@ -172,7 +172,7 @@ def test_a_failure_without_a_code_leaves_as_an_internal_error(
 def test_an_interruption_stays_one(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt = raising(KeyboardInterrupt())
+    interrupt = raiser(KeyboardInterrupt())
     monkeypatch.setattr("lance_bridge.tables.namespaces.describe", interrupt)
     with pytest.raises(KeyboardInterrupt):
         namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))

@@ -15,7 +15,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 from lance_bridge.dataset_versions import find_commit
 
 from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, build, dataset, directory, raising
+from .memory_tables import TABLE, build, dataset, directory, raiser
 
 pytestmark = pytest.mark.quick
 
@@ -53,7 +53,7 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
 def test_a_change_whose_transaction_cannot_be_read_is_made(
     with_table: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lance.LanceDataset, "read_transaction", raising(OSError("broken")))
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", raiser(OSError("broken")))
     answer = with_table.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
     assert (answer.version, answer.updated_rows, answer.transaction_id) == (2, 3, None)
     assert "The transaction of version 2 of table" in caplog.text

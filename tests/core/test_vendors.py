@@ -36,7 +36,7 @@ from .memory_tables import (
     connect,
     described,
     put,
-    raising,
+    raiser,
     vendor_properties,
 )
 
@@ -73,7 +73,7 @@ def test_the_property_decides_whether_describe_answers_writers(vending_with: Ven
 def test_a_vendor_that_fails_leaves_the_table_describable_without(
     vending: MemoryNamespace, log: str, error: type[Exception]
 ) -> None:
-    BEFORE[log] = raising(error("said so"))
+    BEFORE[log] = raiser(error("said so"))
     with pytest.raises(error, match="said so"):
         described(vending)
     assert described(vending, vend_credentials=False) == {}
@@ -87,7 +87,7 @@ def test_no_request_that_declines_needs_the_vendor(
     moto: MotoServer,
     more: dict[str, Any],
 ) -> None:
-    BEFORE[log] = raising(errors.PermissionDeniedError("said so"))
+    BEFORE[log] = raiser(errors.PermissionDeniedError("said so"))
     location = f"s3://{BUCKET}/{next(iter(more))}/t.lance"
     own = {f"storage.{key}": value for key, value in moto.storage_options.items()}
     roots = {"credentials.allowed_roots": f"s3://{BUCKET}"}
@@ -103,7 +103,7 @@ def test_no_request_that_declines_needs_the_vendor(
 
 
 def test_whether_a_table_exists_takes_no_credentials(vending: MemoryNamespace, log: str) -> None:
-    BEFORE[log] = raising(errors.PermissionDeniedError("said so"))
+    BEFORE[log] = raiser(errors.PermissionDeniedError("said so"))
     vending.table_exists(api.TableExistsRequest(id=TABLE))
     with pytest.raises(errors.PermissionDeniedError, match="said so"):
         vending.table_exists(api.TableExistsRequest(id=TABLE, version=1))
@@ -381,7 +381,7 @@ def errors_of_two(
 
 
 def test_an_interrupt_is_raised_in_its_own_thread_only() -> None:
-    own, found = errors_of_two(CredentialCache(), raising(KeyboardInterrupt()))
+    own, found = errors_of_two(CredentialCache(), raiser(KeyboardInterrupt()))
     assert isinstance(own, KeyboardInterrupt)
     assert isinstance(found, errors.ServiceUnavailableError)
     assert "interrupted" in str(found)

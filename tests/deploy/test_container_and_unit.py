@@ -18,7 +18,7 @@ import httpx
 import pytest
 import yaml
 from cli.program import run
-from server.authenticated import LIST, serving_settings
+from server.authenticated import LIST, serve_settings
 from server.certificates import Authority, loopback
 from servers.processes import run_command
 
@@ -93,13 +93,13 @@ def health(url: str) -> int:
 
 @pytest.mark.servers
 def test_the_health_check_asks_the_server(tmp_path: Path) -> None:
-    with serving_settings(tmp_path) as served:
+    with serve_settings(tmp_path) as served:
         assert health(f"{served.url}/livez") == 0
     assert health(f"{served.url}/livez") == 1
     authority = Authority(tmp_path)
     certificate, key = authority.issue("gateway", names=loopback())
     tls = {"certificate": certificate, "key": key}
-    with serving_settings(tmp_path, tls=tls) as served:
+    with serve_settings(tmp_path, tls=tls) as served:
         assert health(f"{served.url}/livez") == 0
         assert health(f"{served.url.replace('https', 'http')}/livez") == 1
 

@@ -153,7 +153,7 @@ def test_start_up_is_measured_against_python_and_lance_namespace(tmp_path: Path)
 
 
 @contextmanager
-def running_demo(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def start_demo(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run the demo in ``directory`` with its temporary files there too, as its own group."""
     temporary = directory / "tmp"
     temporary.mkdir()
@@ -211,7 +211,7 @@ def interrupted(demo: subprocess.Popen[str], at: str, how: signal.Signals) -> tu
 
 @pytest.mark.slow
 def test_demo_ends_well_and_says_what_it_does(tmp_path: Path) -> None:
-    with running_demo(tmp_path) as demo:
+    with start_demo(tmp_path) as demo:
         output, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 0, output
     steps = re.findall(r"^(\d+)\. (.+)$", output, re.MULTILINE)
@@ -264,7 +264,7 @@ def assert_all_three_did_the_same(output: str) -> None:
 def test_interrupted_demo_cleans_up(
     tmp_path: Path, part: str, line: str, how: signal.Signals, running: int
 ) -> None:
-    with running_demo(tmp_path, "--part", part) as demo:
+    with start_demo(tmp_path, "--part", part) as demo:
         output, rest = interrupted(demo, line, how)
     assert demo.returncode == 128 + how, output + rest
     if how is signal.SIGINT:

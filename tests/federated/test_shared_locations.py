@@ -10,7 +10,7 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryCatalog, MemoryNamespace, rule
-from core.memory_tables import DATASET, TABLE, create, raising, start_server, stream
+from core.memory_tables import DATASET, TABLE, create, raiser, start_server, stream
 from lance_namespace import LanceNamespace, errors
 
 from lance_bridge.errors import names_other_entries
@@ -185,7 +185,7 @@ def test_nothing_is_deleted_while_a_catalog_does_not_answer(
 def test_nothing_is_deleted_while_a_catalog_cannot_be_connected(connect: Connect) -> None:
     first = connect("a")
     create(first, TABLE)
-    refused = raising(errors.UnauthenticatedError("no token"))
+    refused = raiser(errors.UnauthenticatedError("no token"))
     with pytest.raises(errors.UnauthenticatedError, match="catalog 'b'"):
         drop(federate(a=first, b=refused), "a", *TABLE)
     assert count(first, TABLE) == 3

@@ -337,7 +337,7 @@ def planned(
         yield run
 
 
-def registering(target: Place, **options: Any) -> AbstractContextManager[Run]:
+def plan_registration(target: Place, **options: Any) -> AbstractContextManager[Run]:
     """Return `planned` for the lake's tables, which go into the test's own database."""
     given = {"namespace": target.namespace(), **options}
     return planned("register", from_directory(target.lake, target), target.migrations, **given)

@@ -26,7 +26,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from servers.sparks import Running, Spark, SparkFailedError
-from spark.sql_helpers import setting
+from spark.sql_helpers import set_conf
 
 from lance_bridge.storage.store import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
@@ -249,7 +249,7 @@ def moments(
         yield lambda: passed
 
 
-def dying_before(event: str, step: str) -> AbstractContextManager[None]:
+def die_before(event: str, step: str) -> AbstractContextManager[None]:
     """Die before the journal gets an event of a step."""
 
     def made(append: Callable[..., None]) -> Callable[..., None]:
@@ -266,7 +266,7 @@ def dying_before(event: str, step: str) -> AbstractContextManager[None]:
 def each_file_by_itself(spark: Any) -> AbstractContextManager[None]:
     """Make each file of a source a task, however small."""
     least = spark.conf.get("spark.sql.files.openCostInBytes")
-    return setting(spark, "spark.sql.files.maxPartitionBytes", least)
+    return set_conf(spark, "spark.sql.files.maxPartitionBytes", least)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from lance_namespace.errors import (
     InvalidInputError,
     TableNotFoundError,
 )
-from migrate.sessions import Died, Scene, dying_before, failed, rows_of
+from migrate.sessions import Died, Scene, die_before, failed, rows_of
 
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.arrow_files import ArrowFiles
@@ -151,7 +151,7 @@ def test_a_load_that_dies_is_repeated_once(scene: Scene) -> None:
     paths = [source(write(scene.directory / "files", a=columns_of_arrow()), "t")]
     with scene.run("convert") as run:
         run.plan(paths=paths, namespace=[scene.target])
-        with pytest.raises(Died), dying_before("done", "load"):
+        with pytest.raises(Died), die_before("done", "load"):
             run.execute()
         assert failed(run.execute(verify="checksums")) == []
         assert scene.dataset("t").count_rows() == 3

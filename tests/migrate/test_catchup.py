@@ -35,7 +35,7 @@ from migrate.sessions import (
     rows_of,
 )
 from pydantic import TypeAdapter
-from spark.sql_helpers import setting
+from spark.sql_helpers import set_conf
 
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets, verify
@@ -226,7 +226,7 @@ def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
         convert(scene, run, database)
         scene.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
         plan_next(run, by="column", column="stamp")
-        with setting(scene.spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
+        with set_conf(scene.spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
             done(run)
         assert ids(scene) == list(range(6))
 
@@ -268,7 +268,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
         plan_next(run, after=first, by="column", column="id")
         planned = run.migration
         key = "spark.sql.files.ignoreCorruptFiles"
-        with setting(scene.spark, key, "true"):
+        with set_conf(scene.spark, key, "true"):
             with pytest.raises(errors.InvalidInputError, match=f"{key}=true"):
                 plan_next(run, by="column", column="id")
             again(run)
@@ -390,7 +390,7 @@ def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> Non
     key = "spark.sql.files.ignoreCorruptFiles"
     with converted(scene) as (run, _):
         plan_next(run, by="column", column="id", switch_to="t")
-        with setting(scene.spark, key, "true"):
+        with set_conf(scene.spark, key, "true"):
             [problem] = failed(run.execute(verify="none"))
         assert f"The session has {key}=true" in problem
         assert scene.tables() == ["t_new"]

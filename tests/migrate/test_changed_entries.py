@@ -9,7 +9,7 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.sessions import Died, dying_before
+from migrate.sessions import Died, die_before
 from servers.glue_server import GlueServer
 from servers.hive_entries import MARKS, raw_client
 
@@ -170,12 +170,12 @@ def test_what_others_change_after_a_run_was_killed_is_not_undone(
     make_foreign_table(hive, "upper_case_type")
     before = hive.entries()
     with in_place("properties", hive) as run:
-        with pytest.raises(Died), dying_before("done", "properties"):
+        with pytest.raises(Died), die_before("done", "properties"):
             run.execute()
         assert run.undo().state is State.UNDONE
         assert without(hive.entries(), *OUR_OWN) == without(before, *OUR_OWN)
         run.plan_again()
-        with pytest.raises(Died), dying_before("done", "properties"):
+        with pytest.raises(Died), die_before("done", "properties"):
             run.execute()
         set_parameter(hive, "foreign", "by", "others")
         if is_resumed:

@@ -18,7 +18,7 @@ import yaml
 from cli.program import PROGRAM, answer_of, at_terminal, examples, pasted, program, run
 from core.secret_search import Secrets, command_lines, log_everything
 from servers.glue_server import GlueServer
-from servers.replies import replying
+from servers.replies import reply_server
 
 from lance_bridge.exit_codes import FAILED
 from lance_bridge_cli.app import app
@@ -139,7 +139,7 @@ def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
 ) -> None:
     write(lake, "a", "b")
     command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
-    with replying() as server:
+    with reply_server() as server:
         server.status, server.location = 204, "/elsewhere"
         url = f"{server.address}/hook?key=s3cr3t-key"
         done = answer_of(*command, "--when-done-url", url)

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, Phase, event, example, given, settings
 from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 from migrate.sessions import Scene, failed, rows_of
-from migrate.test_export import exporting
+from migrate.test_export import open_export
 from pyspark.sql import types as spark
 from servers.hive_entries import raw_client
-from spark.sql_helpers import setting
+from spark.sql_helpers import set_conf
 
 from lance_bridge_migrate import Level, State, verify
 
@@ -309,7 +309,7 @@ def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
         plan = run.plan(paths=paths[1:], namespace=[scene.target])
         assert [(item.rows, item.problems) for item in plan.to_do[1:]] == [(8, ())]
         # Hive's own reader fails, where it does not take all.
-        with setting(spark, "spark.sql.hive.convertMetastoreParquet", "false"):
+        with set_conf(spark, "spark.sql.hive.convertMetastoreParquet", "false"):
             options = {"include": [f"{database}.union"], "namespace": [scene.target]}
             [item] = run.plan(**options).blocked
             assert "cannot be counted" in item.blockers[0].text
@@ -544,7 +544,7 @@ def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
         nonlocal done
         done += 1
         event(f"{len(table[1])} rows of {len(table[0].fields)} columns")
-        with setting(scene.spark, "spark.sql.session.timeZone", zone):
+        with set_conf(scene.spark, "spark.sql.session.timeZone", zone):
             _there_and_back(scene, f"t{done}", table)
 
     scene.database()
@@ -562,7 +562,7 @@ def _there_and_back(scene: Scene, name: str, table: Table) -> None:
         record = run.execute(verify="checksums")
         assert record.state is State.DONE, (*shown, failed(record))
     out = scene.directory / "out"
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         run.plan(include=[f"{scene.target}.{name}"], directory=str(out))
         record = run.execute()
         assert record.state is State.DONE, (*shown, failed(record))

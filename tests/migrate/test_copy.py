@@ -22,7 +22,7 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
-from migrate.sessions import Died, dying_before, failed, moments
+from migrate.sessions import Died, die_before, failed, moments
 from servers.glue_server import ACCOUNT, GlueServer
 from servers.hive_entries import raw_client
 
@@ -184,7 +184,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
 ) -> None:
     make_managing(target)
     with copying(source, target) as run:
-        with pytest.raises(Died), dying_before("done", "manage"):
+        with pytest.raises(Died), die_before("done", "manage"):
             run.execute()
         assert target.entries()[f"{target.prefix}.a"]["parameters"]["managed_by"] == "impl"
         assert run.undo().state is State.UNDONE
@@ -251,7 +251,7 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
 ) -> None:
     register_rows(source, "b")
     with copying(source, target) as run:
-        with pytest.raises(Died), dying_before("started", "entry"):
+        with pytest.raises(Died), die_before("started", "entry"):
             run.execute(parallelism=1)
         with raw_client(source.port) as client:
             entry = client.get_table(source.prefix, "b")
@@ -535,7 +535,7 @@ def tables(place: Path, rows: pa.Table) -> list[lance.LanceDataset]:
     return [lance.write_dataset(rows, path, data_storage_version="2.2") for path in paths]
 
 
-def differing(place: Path, level: Level) -> list[tuple[str, str]]:
+def failing_checks(place: Path, level: Level) -> list[tuple[str, str]]:
     """Return the checks of two tables that fail, and their columns."""
     one, two = (lance.dataset(str(place / name)) for name in ("one", "two"))
     return [(check.name, check.column) for check in compare(one, two, level) if not check.ok]
@@ -549,12 +549,12 @@ def test_a_changed_byte_of_a_blob_is_noticed(
     tmp_path: Path, case: TypeCase, shape: str, level: Level
 ) -> None:
     tables(tmp_path, rows_of(case, shape))
-    assert differing(tmp_path, level) == []
+    assert failing_checks(tmp_path, level) == []
     for value in (SMALL, LARGE):
         change_byte(tmp_path / "two", value[-20:])
-        assert differing(tmp_path, level) == [(NAMES[level], "c")]
+        assert failing_checks(tmp_path, level) == [(NAMES[level], "c")]
         change_byte(tmp_path / "one", value[-20:])
-        assert differing(tmp_path, level) == []
+        assert failing_checks(tmp_path, level) == []
 
 
 @quick
@@ -564,14 +564,14 @@ def test_a_missing_file_of_blobs_fails_the_comparison(tmp_path: Path, level: Lev
     [file] = (tmp_path / "two").rglob("*.blob")
     file.unlink()
     with pytest.raises(ServiceUnavailableError, match="could not be compared"):
-        differing(tmp_path, level)
+        failing_checks(tmp_path, level)
 
 
 @quick
 @BLOB_LEVELS
 def test_tables_of_blobs_without_rows_are_equal(tmp_path: Path, level: Level) -> None:
     tables(tmp_path, rows_of(KINDS[0], "plain").slice(0, 0))
-    assert differing(tmp_path, level) == []
+    assert failing_checks(tmp_path, level) == []
 
 
 @quick
@@ -593,11 +593,11 @@ def test_many_rows_are_compared_in_batches_that_fit_in_memory(
     monkeypatch.setattr(blobs, "_MOST_BYTES", 30_000)
     monkeypatch.setattr(blobs, "take_rows", counted)
     for level in (Level.SAMPLE, Level.CHECKSUMS):
-        assert differing(tmp_path, level) == []
+        assert failing_checks(tmp_path, level) == []
     assert set(taken) == {5}, "both tables count"
     change_byte(tmp_path / "two", b"299" * 10)
     for level in (Level.SAMPLE, Level.CHECKSUMS):
-        assert differing(tmp_path, level) == [(NAMES[level], "b")]
+        assert failing_checks(tmp_path, level) == [(NAMES[level], "b")]
 
 
 def test_a_copy_that_has_lost_bytes_does_not_pass_the_verification(

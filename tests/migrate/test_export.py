@@ -76,7 +76,7 @@ def _made(scene: Scene, *names: str, rows: pa.Table | None = None) -> Path:
 
 
 @contextmanager
-def exporting(scene: Scene, **options: Any) -> Iterator[Run]:
+def open_export(scene: Scene, **options: Any) -> Iterator[Run]:
     """Yield a migration from the metastore to the session; with options, of all tables."""
     with scene.place.connect() as namespace:
         source, target = address_of(namespace), address_of_session(scene.spark)
@@ -90,7 +90,7 @@ def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     source = files_below(_made(scene, "t"))
     database = scene.database("out")
     out = scene.directory / "parquet"
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         plan = run.plan(
             include=[f"{scene.target}.*"],
             directory=str(out),
@@ -132,7 +132,7 @@ def test_blobs_are_exported_with_their_bytes(scene: Scene) -> None:
     rows = pa.table([pa.array(range(4), pa.int64()), lance.blob_array(values)], schema=columns)
     _made(scene, "t", rows=rows)
     out = scene.directory / "parquet"
-    with exporting(scene, directory=str(out)) as run:
+    with open_export(scene, directory=str(out)) as run:
         assert failed(run.execute(verify="checksums")) == []
     found = pq.read_table(out / scene.target / "t", partitioning=None)
     assert dict(zip(found["id"].to_pylist(), found["b"].to_pylist(), strict=True)) == dict(
@@ -144,7 +144,7 @@ def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     place = _made(scene, "t", "u")
     out = scene.directory / "parquet"
     options = {"include": [f"{scene.target}.?"], "directory": str(out)}
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         run.plan(**options)
         lance.write_dataset(_rows(3), str(place), mode="append")
         assert failed(run.execute()) == []
@@ -168,7 +168,7 @@ def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
     _made(scene, "n", rows=pa.table({"id": [1], "name": [""], "nothing": pa.nulls(1)}))
     out = str(scene.directory / "parquet")
     options = {"include": [f"{scene.target}.*"], "directory": out}
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         with pytest.raises(errors.InvalidInputError, match="relative"):
             run.plan(include=["*"], directory="parquet")
         plan = run.plan(**options)
@@ -204,7 +204,7 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     database = scene.database("out")
     out = scene.directory / "parquet"
     options = {"include": [f"{scene.target}.*"], "directory": str(out), "database": database}
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         run.plan(**options)
         place = out / scene.target / "t"
         place.mkdir(parents=True)
@@ -235,7 +235,7 @@ def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene
     out = scene.directory / "parquet"
     place = out / scene.target / "t"
     options = {"include": [f"{scene.target}.*"], "directory": str(out)}
-    with exporting(scene) as one, exporting(scene) as other:
+    with open_export(scene) as one, open_export(scene) as other:
         one.plan(**options)
         out.mkdir()
         place.parent.write_text("no directory")
@@ -256,7 +256,7 @@ def test_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> Non
     _made(scene, "t")
     _made(scene, "empty", rows=_rows(1).slice(0, 0))
     out = scene.directory / "parquet" / scene.target
-    with exporting(scene) as one, exporting(scene) as other:
+    with open_export(scene) as one, open_export(scene) as other:
         for name in ("t", "empty"):
             options = {
                 "include": [f"{scene.target}.{name}"],
@@ -297,7 +297,7 @@ def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
 
         return copy
 
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         for is_resumed in (True, False):
             run.plan(include=[f"{scene.target}.*"], directory=str(out))
             with pytest.raises(Died), replaced(files, "rename", copying):
@@ -312,7 +312,7 @@ def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
 def test_differences_are_found(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
-    with exporting(scene, directory=str(out)) as run:
+    with open_export(scene, directory=str(out)) as run:
         assert failed(run.execute()) == []
         [file, *_] = (out / scene.target / "t").glob("*.parquet")
         read = pq.read_table(file)
@@ -333,7 +333,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
     database = scene.database("out")
     place = scene.directory / "parquet" / scene.target / "t"
     options = {"directory": str(scene.directory / "parquet"), "partition_by": ["part"]}
-    with exporting(scene, **options, database=database) as run:
+    with open_export(scene, **options, database=database) as run:
         with moments(changes=_CHANGES) as passed:
             assert failed(run.execute(parallelism=1)) == []
         with moments(changes=_CHANGES) as undoing:
@@ -361,7 +361,7 @@ def test_a_table_whose_job_others_cancel_fails_and_the_next_run_continues(scene:
     rows = pa.table({"id": range(3_000_000)})
     _made(scene, "t", rows=rows)
     out = scene.directory / "parquet"
-    with exporting(scene, directory=str(out)) as run:
+    with open_export(scene, directory=str(out)) as run:
         with jobs_cancelled(scene.spark, lambda: any(out.rglob("part-*.parquet"))):
             record = run.execute()
         assert counts_of(record) == {"failed": 1}
@@ -511,7 +511,7 @@ def test_each_type_is_exported_or_its_column_is_named_and_converted_again(
     )
     assert {each.partition("_")[0] for each in refused} == {"null"}
     out, name = scene.directory / "out", table_of(kept)
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         run.plan(include=[f"{scene.target}.{name}"], directory=str(out))
         assert failed(run.execute(verify="checksums")) == []
     place = out / scene.target / name
@@ -541,5 +541,5 @@ def plan_export(scene: Scene, rows: pa.Table) -> Any:
         namespace.create_namespace(api.CreateNamespaceRequest(id=[scene.target], mode="exist_ok"))
         where = api.RegisterTableRequest(id=[scene.target, name], location=str(place))
         namespace.register_table(where)
-    with exporting(scene) as run:
+    with open_export(scene) as run:
         return run.plan(include=[f"{scene.target}.{name}"], directory=str(scene.directory / "out"))

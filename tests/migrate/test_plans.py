@@ -18,7 +18,7 @@ from lance_namespace.errors import InvalidInputError
 from migrate.sessions import Scene, failed, only_item, plan_next, replaced, rows_of
 from servers.hive_entries import raw_client
 from servers.proxy import ThriftProxy
-from spark.sql_helpers import setting
+from spark.sql_helpers import set_conf
 
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.arrow_files import ArrowFiles
@@ -224,7 +224,7 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
         assert {item.source[-1] for item in plan.blocked} == set(texts)
         key = "spark.sql.files.ignoreMissingFiles"
         refused = pytest.raises(InvalidInputError, match=f"{key}=true")
-        with setting(scene.spark, key, "true"), refused:
+        with set_conf(scene.spark, key, "true"), refused:
             run.plan(**options)
 
 
@@ -372,7 +372,7 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
             assert f"'zip=01234' would become 1234: set {key}=false" in blocked(item)
             assert item.blockers[0].column == "zip"
         assert plan_csv(run, scene, place, casts={"zip": "int"}).problems == ()
-        with setting(scene.spark, key, "false"):
+        with set_conf(scene.spark, key, "false"):
             assert plan_csv(run, scene, place).problems == ()
             assert failed(run.execute(verify="checksums")) == []
     found = {row["zip"] for row in rows_of(scene.dataset("t").to_table())}
@@ -464,7 +464,7 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
     place.mkdir()
     pq.write_table(ROWS_OF_NAMES_ALIKE, place / "a.parquet")
     paths = [{"path": str(place), "format": "parquet", "table": "t"}]
-    with setting(scene.spark, "spark.sql.caseSensitive", "true"), scene.run("convert") as run:
+    with set_conf(scene.spark, "spark.sql.caseSensitive", "true"), scene.run("convert") as run:
         for options, message in (
             ({"casts": {"ID": "string"}}, IDS),
             ({"renames": {"ID": "key"}}, IDS),
@@ -493,7 +493,7 @@ def test_options_of_spark_mean_one_column(scene: Scene) -> None:
 
 
 def test_the_column_of_a_catch_up_means_one(scene: Scene) -> None:
-    with setting(scene.spark, "spark.sql.caseSensitive", "true"):
+    with set_conf(scene.spark, "spark.sql.caseSensitive", "true"):
         frame = scene.sql("SELECT 1L AS id, 'x' AS Id")
         assert changes.column_type(frame, "Id").typeName() == "string"
         assert changes.column_type(frame, "id").typeName() == "long"

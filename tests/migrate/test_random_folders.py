@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from migrate.sessions import Scene, failed
-from migrate.test_export import exporting
+from migrate.test_export import open_export
 from pyarrow import orc
 
 from .places import avro_file
@@ -226,7 +226,7 @@ def test_all_rows_of_a_random_folder_are_converted_or_the_plan_names_what_is_not
 def require_equal_after_export(scene: Scene, names: Sequence[str]) -> None:
     """Export tables, and convert the files again: columns, types and rows are the same."""
     out = scene.directory / "out"
-    with exporting(scene, directory=str(out)) as run:
+    with open_export(scene, directory=str(out)) as run:
         assert failed(run.execute()) == []
     paths = [
         {"path": str(out / scene.target / name), "format": "parquet", "table": f"{name}_again"}

@@ -12,7 +12,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import connect as connect_lance
 from lance_namespace import errors
-from migrate.sessions import Died, dying_before
+from migrate.sessions import Died, die_before
 from servers.glue_server import GlueServer
 from servers.hive_entries import raw_client
 
@@ -31,10 +31,10 @@ from .places import (
     files,
     in_place,
     make_managing,
+    plan_registration,
     planned,
     read_by_name,
     register_rows,
-    registering,
     rows,
     set_parameter,
     write,
@@ -56,7 +56,7 @@ def target(request: pytest.FixtureRequest) -> Place:
 def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(target: Place) -> None:
     write(target.lake, "orders", "parts")
     before = files(target.lake)
-    with registering(target) as run:
+    with plan_registration(target) as run:
         plan = run.migration.plan()
         assert [item.target for item in plan.to_do] == [
             target.namespace(), target.table("orders"), target.table("parts"),
@@ -87,7 +87,7 @@ def test_a_table_whose_versions_another_entry_manages_is_blocked(hive: Place, gl
         )
         first.register_table(request)
         for place in (hive, glue):
-            with registering(place) as run:
+            with plan_registration(place) as run:
                 plan = run.migration.plan()
             [blocked] = plan.blocked
             assert blocked.source == ("orders",)
@@ -109,7 +109,7 @@ def test_a_directory_with_a_manifest_keeps_its_namespaces_and_properties(hive: P
     made.create_namespace(api.CreateNamespaceRequest(id=[hive.prefix + "inner"]))
     request = api.CreateTableRequest(id=[hive.prefix + "inner", "deep"], properties={"a": "b"})
     made.create_table(request, ipc(rows()))
-    with registering(hive, namespace=hive.namespace("outer")) as run:
+    with plan_registration(hive, namespace=hive.namespace("outer")) as run:
         assert counts_of(run.execute()) == {"done": 4}
     found = hive.entries()
     assert found[f"{hive.prefix}inner.deep"]["parameters"]["a"] == "b"
@@ -127,7 +127,7 @@ def test_a_mixed_directory_has_each_table_once_and_none_that_was_deregistered(hi
     plain.declare_table(api.DeclareTableRequest(id=["declared"]))
     (hive.lake / "others").mkdir()
     (hive.lake / "a file.lance").touch()
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         plan = run.migration.plan()
     assert [item.source for item in plan.to_do][1:] == [("in_both",), ("listed",)]
     [left] = [item for item in plan.items if item.nothing_to_do]
@@ -148,7 +148,7 @@ def test_a_table_that_may_not_be_read_is_blocked_alone(
 
     # Its mode would not stop root, who may run the tests.
     monkeypatch.setattr(register, "_children", refuse_one)
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         plan = run.migration.plan()
     [blocked] = plan.blocked
     assert blocked.source == ("closed",)
@@ -190,7 +190,7 @@ def test_deep_namespaces_are_blocked_unless_they_are_flattened(hive: Place) -> N
     made.create_namespace(api.CreateNamespaceRequest(id=["a"]))
     made.create_namespace(api.CreateNamespaceRequest(id=["a", "b"]))
     create(made, "a", "b", "t")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         plan = run.migration.plan()
         [blocked] = plan.blocked
         assert "flatten" in blocked.blockers[0].text
@@ -205,7 +205,7 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
 ) -> None:
     write(hive.lake, "Same", "same", "bad name", "good", "taken")
     register_rows(hive, "taken", tmp_path / "else" / "taken.lance")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         plan = run.migration.plan()
         problems = {item.source[0]: item.blockers[0].text for item in plan.blocked}
         assert set(problems) == {"Same", "same", "bad name", "taken"}
@@ -221,7 +221,7 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
 
 def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(hive: Place) -> None:
     write(hive.lake, "a")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         run.execute()
         write(hive.lake, "b")
         assert [item.source for item in run.plan_again().to_do] == [("b",)]
@@ -232,7 +232,7 @@ def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(hive
 
 def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(hive: Place) -> None:
     write(hive.lake, "a", "b")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         (hive.lake / "b.lance").rename(hive.lake / "elsewhere")
         with pytest.raises(errors.ConcurrentModificationError, match="plan again"):
             run.execute()
@@ -246,7 +246,7 @@ def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
 ) -> None:
     write(hive.lake, "a", "b")
     hive.make_namespace()
-    with registering(hive) as run, hive.connect() as namespace:
+    with plan_registration(hive) as run, hive.connect() as namespace:
         request = api.RegisterTableRequest(id=list(hive.table("b")), location=str(tmp_path / "x"))
         namespace.register_table(request)
         record = run.execute()
@@ -260,7 +260,7 @@ def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
 def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(hive: Place) -> None:
     write(hive.lake, "a")
     make_managing(hive)
-    with registering(hive) as run, hive.connect() as namespace:
+    with plan_registration(hive) as run, hive.connect() as namespace:
         assert counts_of(run.execute()) == {"done": 1}
         request = api.DescribeTableRequest(id=list(hive.table("a")))
         assert namespace.describe_table(request).managed_versioning is True
@@ -274,8 +274,8 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(hive
     write(hive.lake, "a")
     make_managing(hive)
     table = ".".join(hive.table("a"))
-    with registering(hive) as run, hive.connect() as namespace:
-        with pytest.raises(Died), dying_before("done", "manage"):
+    with plan_registration(hive) as run, hive.connect() as namespace:
+        with pytest.raises(Died), die_before("done", "manage"):
             run.execute()
         assert hive.entries()[table]["parameters"]["managed_by"] == "impl"
         set_parameter(hive, "a", "by", "others")
@@ -285,7 +285,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(hive
         assert run.undo().state is State.UNDONE
         assert set(hive.entries()) == {hive.prefix}
         run.plan_again()
-        with pytest.raises(Died), dying_before("done", "manage"):
+        with pytest.raises(Died), die_before("done", "manage"):
             run.execute()
         assert counts_of(run.execute()) == {"done": 1}
         namespace.release_table(hive.table("a"))
@@ -296,7 +296,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(hive
 @pytest.mark.spec("migration.md#undoing")
 def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(target: Place) -> None:
     write(target.lake, "a", "b", "c")
-    with registering(target) as run, target.connect() as namespace:
+    with plan_registration(target) as run, target.connect() as namespace:
         run.execute()
         identifier = list(target.table("a"))
         namespace.deregister_table(api.DeregisterTableRequest(id=identifier))
@@ -316,7 +316,7 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(target:
 @pytest.mark.spec("migration.md#undoing")
 def test_a_table_that_was_renamed_since_is_named_and_not_undone(hive: Place) -> None:
     write(hive.lake, "a")
-    with registering(hive) as run, hive.connect() as namespace:
+    with plan_registration(hive) as run, hive.connect() as namespace:
         run.execute()
         renamed = api.RenameTableRequest(id=list(hive.table("a")), new_table_name="b")
         namespace.rename_table(renamed)
@@ -337,7 +337,7 @@ def endpoints(request: pytest.FixtureRequest) -> tuple[Place, Place]:
     return request.getfixturevalue(source), request.getfixturevalue(target)
 
 
-def entering(source: Place, target: Place, **options: Any) -> AbstractContextManager[Run]:
+def plan_entries(source: Place, target: Place, **options: Any) -> AbstractContextManager[Run]:
     """Return `planned` for the entries of a source's tables in a target."""
     names = ".".join((*source.outer, f"{source.prefix}*"))
     given = {"include": (f"{names}.*",), "namespace": target.outer, **options}
@@ -361,7 +361,7 @@ def test_entries_are_copied_and_neither_source_nor_files_change(
         namespace.register_table(request)
     before, data = source.entries(), files(lake)
     found = target.entries()
-    with entering(source, target) as run:
+    with plan_entries(source, target) as run:
         record = run.execute(verify="checksums")
         assert counts_of(record) == {"done": 5}
         # Source and target have databases of the same names.
@@ -378,7 +378,7 @@ def test_entries_are_copied_and_neither_source_nor_files_change(
 def test_all_tables_can_go_into_one_namespace(hive: Place, glue: Place) -> None:
     register_rows(hive, "a", database="one")
     register_rows(hive, "b", database="two")
-    with entering(hive, glue, namespace=glue.namespace()) as run:
+    with plan_entries(hive, glue, namespace=glue.namespace()) as run:
         run.execute()
     assert set(glue.entries()) == {glue.prefix, f"{glue.prefix}.a", f"{glue.prefix}.b"}
 
@@ -394,7 +394,7 @@ def test_foreign_entries_are_left_out_and_managed_tables_are_blocked(
         other.tableName, other.parameters = "foreign", {"EXTERNAL": "TRUE"}
         other.sd.location = f"file:{tmp_path}/foreign"
         client.create_table(other)
-    with entering(hive, glue) as run:
+    with plan_entries(hive, glue) as run:
         plan = run.migration.plan()
     [item] = plan.items
     assert "management" in item.blockers[0].text
@@ -403,7 +403,7 @@ def test_foreign_entries_are_left_out_and_managed_tables_are_blocked(
 
 def test_a_source_that_changed_since_the_plan_is_refused(hive: Place, glue: Place) -> None:
     table = register_rows(hive, "a")
-    with entering(hive, glue) as run, hive.connect() as namespace:
+    with plan_entries(hive, glue) as run, hive.connect() as namespace:
         namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))
         lance.write_dataset(rows(), str(hive.lake / "other.lance"))
         request = api.RegisterTableRequest(id=list(table), location=str(hive.lake / "other.lance"))
@@ -415,7 +415,7 @@ def test_a_source_that_changed_since_the_plan_is_refused(hive: Place, glue: Plac
 
 def test_rows_that_are_added_since_the_plan_do_not_make_it_wrong(hive: Place, glue: Place) -> None:
     register_rows(hive, "a")
-    with entering(hive, glue) as run:
+    with plan_entries(hive, glue) as run:
         lance.write_dataset(rows(2, 3), str(hive.lake / "a.lance"), mode="append")
         assert counts_of(run.execute(verify="sample")) == {"done": 2}
 
@@ -427,7 +427,7 @@ def test_the_same_catalog_twice_is_refused(hive: Place) -> None:
 
 def test_without_making_namespaces_their_tables_are_blocked(hive: Place, glue: Place) -> None:
     register_rows(hive, "a")
-    with entering(hive, glue, make_namespaces=False) as run:
+    with plan_entries(hive, glue, make_namespaces=False) as run:
         [item] = run.migration.plan().items
     assert "does not exist" in item.blockers[0].text
 

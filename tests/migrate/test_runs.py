@@ -62,9 +62,9 @@ from .places import (
     files,
     in_place,
     make_foreign_table,
+    plan_registration,
     planned,
     register_rows,
-    registering,
     select,
     write,
 )
@@ -85,7 +85,7 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
     hive: Place, runner: Runner, tmp_path: Path
 ) -> None:
     write(hive.lake, "a", "b")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         reached = str(tmp_path / "reached")
         with runner.paused(job_of(run.migration, waits_at=6, reached=reached)):
             assert run.migration.is_running
@@ -117,7 +117,7 @@ class Interrupting(NullProgress):
 @pytest.mark.spec("migration.md#running")
 def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) -> None:
     write(hive.lake, *"abcdef")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         with pytest.raises(KeyboardInterrupt):
             execute(
                 run.type, run.endpoints, run.migration, RunOptions(parallelism=1), Interrupting("b")
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) ->
 @pytest.mark.spec("migration.md#running")
 def test_what_is_done_is_not_done_again(hive: Place) -> None:
     write(hive.lake, "a")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         run.execute()
         before = hive.entries()
         again = run.execute()
@@ -148,7 +148,7 @@ def test_what_is_done_is_not_done_again(hive: Place) -> None:
 @pytest.mark.spec("migration.md#undoing")
 def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
     write(hive.lake, "a")
-    with registering(hive) as run:
+    with plan_registration(hive) as run:
         run.execute()
         run.undo()
         assert run.undo().state is State.UNDONE
@@ -162,7 +162,7 @@ def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
 @pytest.mark.spec("migration.md#undoing")
 def test_a_namespace_that_others_use_stays_when_it_is_undone(hive: Place, tmp_path: Path) -> None:
     write(hive.lake, "a")
-    with registering(hive) as run, hive.connect() as namespace:
+    with plan_registration(hive) as run, hive.connect() as namespace:
         run.execute()
         request = api.DeclareTableRequest(
             id=list(hive.table("others")), location=str(tmp_path / "others.lance")
@@ -176,7 +176,7 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(hive: Place, tmp_pa
 def test_what_differed_is_verified_again_by_the_next_run(hive: Place) -> None:
     write(hive.lake, "a", "b")
     own, away = hive.table("a"), hive.table("away")
-    with registering(hive) as run, hive.connect() as namespace:
+    with plan_registration(hive) as run, hive.connect() as namespace:
 
         def rename(one: Sequence[str], other: Sequence[str]) -> None:
             request = api.RenameTableRequest(id=list(one), new_table_name=other[-1])
@@ -244,7 +244,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     own = secrets_of(place)
     if what.startswith("register"):
         write(place.lake, "a", "b")
-        return Case(registering(place), place, place.prefix)
+        return Case(plan_registration(place), place, place.prefix)
     if what == "entries to glue":
         hive: Place = request.getfixturevalue("hive")
         register_rows(hive, "a")
@@ -367,7 +367,7 @@ def migration(migrations: Migrations) -> Migration:
     return migrations.add(plan)
 
 
-def failing(error: LanceNamespaceError, numbers: range = range(TABLES)) -> dict[str, Any]:
+def fail_tables(error: LanceNamespaceError, numbers: range = range(TABLES)) -> dict[str, Any]:
     """Return that tables of some numbers fail."""
     return {f"t{number:02}": error for number in numbers}
 
@@ -387,7 +387,7 @@ def exit_code_of(record: Record) -> int:
 
 @pytest.mark.quick
 def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migration) -> None:
-    touch = Touch(failing(ServiceUnavailableError("no answer")))
+    touch = Touch(fail_tables(ServiceUnavailableError("no answer")))
     record = run(migration, touch, parallelism=2)
     assert 5 <= len(touch.started) <= 7
     assert record.counts[State.PLANNED] == TABLES - len(touch.started)
@@ -400,8 +400,8 @@ def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migratio
 
 @pytest.mark.quick
 def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> None:
-    bad = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
-    bad |= failing(InvalidInputError("wrong"), range(30, TABLES))
+    bad = fail_tables(ServiceUnavailableError("broken"), range(0, TABLES, 2))
+    bad |= fail_tables(InvalidInputError("wrong"), range(30, TABLES))
     record = run(migration, Touch(bad), parallelism=1)
     assert record.runs[-1].stop_reason == ""
     assert record.counts == {State.FAILED: len(bad), State.DONE: TABLES - len(bad)}
@@ -409,7 +409,7 @@ def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> N
 
 @pytest.mark.quick
 def test_tables_that_ended_a_run_do_not_keep_the_next_from_the_others(migration: Migration) -> None:
-    broken = failing(ServiceUnavailableError("broken"), range(5))
+    broken = fail_tables(ServiceUnavailableError("broken"), range(5))
     assert run(migration, Touch(broken), parallelism=1).counts[State.PLANNED] == TABLES - 5
     record = run(migration, Touch(broken), parallelism=1)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
@@ -440,7 +440,7 @@ class Announced(NullProgress):
 @pytest.mark.spec("migration.md#verifying")
 def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migration) -> None:
     touch = Touch({})
-    touch.verify_errors = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
+    touch.verify_errors = fail_tables(ServiceUnavailableError("broken"), range(0, TABLES, 2))
     record = execute(touch, ENDPOINTS, migration, RunOptions(parallelism=1))
     half = TABLES // 2
     assert record.runs[-1].stop_reason == ""
@@ -456,7 +456,7 @@ def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migrat
 def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migration) -> None:
     touch, announced = Touch({}), Announced()
     run(migration, touch)
-    touch.verify_errors = failing(ServiceUnavailableError("no answer"))
+    touch.verify_errors = fail_tables(ServiceUnavailableError("no answer"))
     record = verify(touch, ENDPOINTS, migration, parallelism=1, progress=announced)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
     [text] = announced.texts

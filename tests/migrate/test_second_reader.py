@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from migrate.sessions import Scene, failed, replaced, rows_of
 from pyarrow import orc
-from spark.sql_helpers import setting
+from spark.sql_helpers import set_conf
 
 from lance_bridge_migrate import State, verify
 from lance_bridge_migrate.levels import Level
@@ -438,12 +438,12 @@ def test_all_types_are_compared_and_found_equal(scene: Scene, format: str) -> No
 def test_times_of_96_bits_and_of_old_releases_are_found_equal(scene: Scene) -> None:
     database, conf = scene.database(), "spark.sql.parquet"
     old = "DATE'1400-02-03' AS day, TIMESTAMP'1400-02-03 04:05:06' AS at"
-    with setting(scene.spark, f"{conf}.outputTimestampType", "INT96"):
+    with set_conf(scene.spark, f"{conf}.outputTimestampType", "INT96"):
         scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id, "
                   f"TIMESTAMP'9999-01-01 00:00:00' AS at FROM range(5)")  # fmt: skip
         with (
-            setting(scene.spark, f"{conf}.datetimeRebaseModeInWrite", "LEGACY"),
-            setting(scene.spark, f"{conf}.int96RebaseModeInWrite", "LEGACY"),
+            set_conf(scene.spark, f"{conf}.datetimeRebaseModeInWrite", "LEGACY"),
+            set_conf(scene.spark, f"{conf}.int96RebaseModeInWrite", "LEGACY"),
         ):
             scene.sql(
                 f"CREATE TABLE {database}.old USING parquet AS SELECT id, {old} FROM range(5)"

@@ -17,7 +17,7 @@ Ask = Callable[..., Any]
 """``ask(program, action, environment, **given)`` returns what a program of ``programs`` printed."""
 
 
-def asking(environment: str) -> Ask:
+def ask_in(environment: str) -> Ask:
     """Return `Ask` for an environment of ``.cache``."""
     python = CACHE / environment / "bin" / "python"
     assert python.exists(), "the other tools are not installed: run 'make test-clients'"
@@ -37,10 +37,10 @@ def asking(environment: str) -> Ask:
 @pytest.fixture(scope="session")
 def ask() -> Ask:
     """Ask another tool."""
-    return asking("neighbours")
+    return ask_in("neighbours")
 
 
 @pytest.fixture(scope="session")
 def ask_openmetadata() -> Ask:
     """Ask OpenMetadata, which is in an environment of its own."""
-    return asking("openmetadata")
+    return ask_in("openmetadata")

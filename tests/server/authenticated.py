@@ -117,7 +117,7 @@ class Served:
 
 
 @contextmanager
-def serving_settings(
+def serve_settings(
     directory: Path, authenticator: Authenticator | None = None, **settings: Any
 ) -> Iterator[Served]:
     """Serve a directory with the settings of a configuration file.

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
-from server.gateways import memory_namespace, serving, serving_namespace
+from server.gateways import memory_namespace, serve_app, serve_namespace
 
 from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.app import create_app
@@ -87,7 +87,7 @@ def gateway(recorder: Any, limits: Limits) -> Gateway:
 
 @pytest.fixture(scope="module")
 def address(gateway: Gateway) -> Iterator[str]:
-    with serving(create_app(gateway)) as address:
+    with serve_app(create_app(gateway)) as address:
         yield address
 
 
@@ -116,7 +116,7 @@ class Failing:
 def failure() -> Iterator[Callable[..., httpx.Response]]:
     """Returns how a gateway answers an error of its namespace, to a request with some headers."""
     namespace: Any = Failing()
-    with serving_namespace(namespace) as url:
+    with serve_namespace(namespace) as url:
 
         def failure(error: BaseException, **headers: str) -> httpx.Response:
             namespace.error = error

@@ -34,7 +34,7 @@ _SECONDS = 120.0
 
 
 @contextmanager
-def serving(app: ASGIApp, connections: int | None = None) -> Iterator[str]:
+def serve_app(app: ASGIApp, connections: int | None = None) -> Iterator[str]:
     """Serve an application; yield its address.
 
     Args:
@@ -61,9 +61,9 @@ def serving(app: ASGIApp, connections: int | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def serving_namespace(namespace: Any, **options: Any) -> Iterator[str]:
+def serve_namespace(namespace: Any, **options: Any) -> Iterator[str]:
     """Serve a namespace by a gateway with these options; yield its address."""
-    with serving(create_app(Gateway(namespace, **options))) as address:
+    with serve_app(create_app(Gateway(namespace, **options))) as address:
         yield address
 
 
@@ -109,7 +109,7 @@ def declare(namespace: Any, *tables: str) -> None:
 def clients(namespace: Any, authorizer: Any, **options: Any) -> Iterator[Any]:
     """Serve a namespace; yield a function that returns the HTTP client of a principal."""
     with (
-        serving_namespace(
+        serve_namespace(
             namespace, authenticator=NamedByHeader(), authorizer=authorizer, **options
         ) as url,
         httpx.Client(base_url=url, timeout=60) as shared,

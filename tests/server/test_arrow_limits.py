@@ -9,7 +9,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError
-from server.gateways import memory_namespace, serving_namespace
+from server.gateways import memory_namespace, serve_namespace
 from server.http_requests import done, refused, send_rows
 
 from lance_bridge_server.http.arrow_limits import (
@@ -90,7 +90,7 @@ def test_a_compressed_batch_of_too_many_buffers_is_refused(columns: int) -> None
 @pytest.fixture
 def http(tmp_path: Path) -> Iterator[httpx.Client]:
     with (
-        serving_namespace(memory_namespace(tmp_path)) as url,
+        serve_namespace(memory_namespace(tmp_path)) as url,
         httpx.Client(base_url=url, timeout=60) as client,
     ):
         done(client.post("/v1/namespace/films/create", json={}))

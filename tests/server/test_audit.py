@@ -16,7 +16,7 @@ import pytest
 from core.memory_catalog import SERVERS
 from lance.namespace import RestNamespace
 from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
-from server.gateways import cedar, clients, declare, memory_namespace, serving_namespace
+from server.gateways import cedar, clients, declare, memory_namespace, serve_namespace
 from server.http_requests import ARROW, one_row, operation_named, refused
 from servers.processes import wait_until
 
@@ -189,7 +189,7 @@ def test_versions_that_clients_write_have_those_before(tmp_path: Path) -> None:
     namespace = memory_namespace(tmp_path)
     declare(namespace, "db.t")
     namespace.manage_table(["db", "t"])
-    with serving_namespace(namespace, audit=open_audit_log(file)) as url:
+    with serve_namespace(namespace, audit=open_audit_log(file)) as url:
         client = RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
         for mode in ("overwrite", "append"):
             lance.write_dataset(

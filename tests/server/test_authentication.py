@@ -25,7 +25,7 @@ from lance_bridge_server.run import listening
 from lance_bridge_server.run.factory import gateway_from_source
 from lance_bridge_server.run.listening import tls_context
 
-from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serving_settings
+from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serve_settings
 from .certificates import Authority, loopback, tls_client
 from .http_requests import dial, head
 
@@ -55,7 +55,7 @@ SAN = [
 def served(tmp_path: Path, keys: ApiKeyFile) -> Iterator[Served]:
     keys.add("first")
     methods = [{"method": "api_keys", "file": str(keys.path)}]
-    with serving_settings(tmp_path / "lake", authentication=methods) as found:
+    with serve_settings(tmp_path / "lake", authentication=methods) as found:
         yield found
 
 
@@ -227,7 +227,7 @@ def ask(served: Served, *headers: tuple[str, str]) -> tuple[int, str]:
 
 def test_a_proxy_names_the_user_and_the_groups(tmp_path: Path) -> None:
     method = proxy(LOCAL, groups_header="x-forwarded-groups")
-    with serving_settings(tmp_path, authentication=[method]) as served:
+    with serve_settings(tmp_path, authentication=[method]) as served:
         user, groups = ("X-Forwarded-User", "ann"), ("X-Forwarded-Groups", "x, y,,")
         assert ask(served, user, groups) == (200, "ann")
         assert served.last.groups == {"x", "y"}
@@ -241,14 +241,14 @@ def test_a_proxy_names_the_user_and_the_groups(tmp_path: Path) -> None:
 
 @pytest.mark.spec("server.md#keys-of-the-configuration")
 def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
-    with serving_settings(tmp_path, authentication=[proxy(OTHER, "unix")]) as served:
+    with serve_settings(tmp_path, authentication=[proxy(OTHER, "unix")]) as served:
         user = ("x-forwarded-user", "ann")
         assert ask(served, user)[0] == 401
         # What a client says of its own address does not make it a proxy.
         for header in ("x-forwarded-for", "x-real-ip", "forwarded"):
             assert ask(served, user, (header, "10.0.0.1"))[0] == 401
     settings: dict[str, Any] = {"authentication": [proxy(OTHER)], "allow_anonymous": True}
-    with serving_settings(tmp_path, **settings) as served:
+    with serve_settings(tmp_path, **settings) as served:
         assert ask(served, user) == (200, "anonymous")
 
 
@@ -264,7 +264,7 @@ def test_trailers_are_no_headers(tmp_path: Path) -> None:
             connection.sendall(head(LIST, *chunked, method="GET") + b"0\r\n" + trailers + b"\r\n")
             return b"".join(iter(lambda: connection.recv(1 << 16), b""))[:12]
 
-    with serving_settings(tmp_path, authentication=[method]) as served:
+    with serve_settings(tmp_path, authentication=[method]) as served:
         assert send(served) == b"HTTP/1.1 401"
         assert send(served, "X-Forwarded-User: ann") == b"HTTP/1.1 200"
         assert (served.last.name, served.last.groups) == ("ann", frozenset())
@@ -272,7 +272,7 @@ def test_trailers_are_no_headers(tmp_path: Path) -> None:
 
 def test_a_header_of_another_name_is_configured_and_none_names_groups(tmp_path: Path) -> None:
     method = proxy(LOCAL, header="remote-user")
-    with serving_settings(tmp_path, authentication=[method]) as served:
+    with serve_settings(tmp_path, authentication=[method]) as served:
         groups = ("x-forwarded-groups", "admins")
         assert ask(served, ("remote-user", "ann"), groups) == (200, "ann")
         assert served.last.groups == frozenset()
@@ -282,7 +282,7 @@ def test_a_header_of_another_name_is_configured_and_none_names_groups(tmp_path: 
 def test_a_proxy_reaches_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "s"
     listeners = [{"socket": str(path), "mode": "0660"}]
-    with serving_settings(tmp_path, authentication=[proxy("unix")], listeners=listeners) as served:
+    with serve_settings(tmp_path, authentication=[proxy("unix")], listeners=listeners) as served:
         assert served.url == f"unix:{path}"
         assert path.stat().st_mode & 0o777 == 0o660
         transport = httpx.HTTPTransport(uds=str(path))
@@ -304,7 +304,7 @@ def test_all_methods_at_once(tmp_path: Path, keys: ApiKeyFile) -> None:
             proxy(LOCAL),
         ]
         bearer = {"authorization": f"Bearer {provider.token(sub='of-the-token')}"}
-        with serving_settings(tmp_path / "lake", tls=tls, authentication=methods) as served:
+        with serve_settings(tmp_path / "lake", tls=tls, authentication=methods) as served:
             pair = authority.issue("of-the-certificate")
             cases: list[tuple[dict[str, str], Any, str]] = [
                 ({}, pair, "of-the-certificate"),
@@ -339,7 +339,7 @@ def test_a_wrong_credential_is_refused_where_none_is_needed(
     key, _ = keys.add("ann")
     methods = [{"method": "api_keys", "file": str(keys.path)}]
     settings: dict[str, Any] = {"authentication": methods, "allow_anonymous": True}
-    with serving_settings(tmp_path / "lake", **settings) as served:
+    with serve_settings(tmp_path / "lake", **settings) as served:
         assert ask(served) == (200, "anonymous")
         assert ask(served, ("x-api-key", key)) == (200, "ann")
         for wrong in (key[:-1], "none", "a.b.c"):
@@ -348,9 +348,9 @@ def test_a_wrong_credential_is_refused_where_none_is_needed(
 
 
 def test_a_server_that_reads_no_keys_takes_the_one_that_lancedb_must_send(tmp_path: Path) -> None:
-    with serving_settings(tmp_path) as served:
+    with serve_settings(tmp_path) as served:
         assert ask(served, ("x-api-key", "none")) == (200, "anonymous")
-    with serving_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
+    with serve_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
         headers = ("x-api-key", "none"), ("x-forwarded-user", "ann")
         assert ask(served, *headers) == (200, "ann")
         assert ask(served, headers[0])[0] == 401
@@ -379,7 +379,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Setup:
 def served_over_tls(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     method = {"method": "client_certificates", "groups": "organizational_unit"}
     directory = tmp_path_factory.mktemp("lake")
-    with serving_settings(directory, tls=setup.tls, authentication=[method]) as found:
+    with serve_settings(directory, tls=setup.tls, authentication=[method]) as found:
         yield found
 
 
@@ -434,7 +434,7 @@ def test_the_name_is_taken_from_the_configured_field(
     setup: Setup, tmp_path: Path, field: str, name: str
 ) -> None:
     method = {"method": "client_certificates", "name": field}
-    with serving_settings(tmp_path, tls=setup.tls, authentication=[method]) as served:
+    with serve_settings(tmp_path, tls=setup.tls, authentication=[method]) as served:
         pair = setup.authority.issue("ann", names=SAN, units=["x"])
         assert ask_over_tls(setup, served, pair).status_code == 200
         assert (served.last.name, set(served.last.groups)) == (name, set())
@@ -445,7 +445,7 @@ def test_the_name_is_taken_from_the_configured_field(
 
 def test_tls_can_require_a_certificate(setup: Setup, tmp_path: Path) -> None:
     tls = {**setup.tls, "client_certificates": "required"}
-    with serving_settings(tmp_path, tls=tls, allow_anonymous=True) as served:
+    with serve_settings(tmp_path, tls=tls, allow_anonymous=True) as served:
         pair = setup.authority.issue("ann")
         assert ask_over_tls(setup, served, pair).status_code == 200
         with pytest.raises(httpx.TransportError):
@@ -468,7 +468,7 @@ def test_a_handshake_that_does_not_end_is_given_up(
 ) -> None:
     monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.5)
     with (
-        serving_settings(tmp_path, tls=setup.tls) as served,
+        serve_settings(tmp_path, tls=setup.tls) as served,
         dial(served.url) as connection,
     ):
         connection.sendall(sent)
@@ -482,7 +482,7 @@ def test_a_handshake_takes_from_the_time_for_a_request(
     seconds = 3.0
     monkeypatch.setattr(listening, "CHECK_SECONDS", 0.05)
     context = ssl.create_default_context(cafile=setup.authority.path)
-    with serving_settings(tmp_path, tls=setup.tls) as served, dial(served.url) as plain:
+    with serve_settings(tmp_path, tls=setup.tls) as served, dial(served.url) as plain:
         time.sleep(seconds)  # the client begins its handshake late
         monkeypatch.setattr(listening, "REQUEST_SECONDS", seconds)
         with context.wrap_socket(plain, server_hostname="localhost") as connection:
@@ -538,7 +538,7 @@ def test_renewed_files_are_used_from_the_next_connection_on(setup: Setup, tmp_pa
 
     first = install(setup.authority)
     method = {"method": "client_certificates"}
-    with serving_settings(tmp_path, tls=tls, authentication=[method]) as found:
+    with serve_settings(tmp_path, tls=tls, authentication=[method]) as found:
         host, _, port = found.url.removeprefix("https://").partition(":")
         files = {"impl": "dir", "root": str(tmp_path)}
         source = SettingsSource(overrides={"catalogs": {"files": files}, "tls": tls})

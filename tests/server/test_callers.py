@@ -19,7 +19,7 @@ from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from core.memory_tables import ASKED, vendor_properties
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
-from server.gateways import cedar, clients, memory_namespace, serving
+from server.gateways import cedar, clients, memory_namespace, serve_app
 from server.http_requests import done, refused
 from servers.glue_server import ACCESS_KEY, ROLE, GlueServer
 from servers.hive_entries import raw_client, raw_entry
@@ -352,7 +352,7 @@ def server(catalog: dict[str, str], **identity: Any) -> Iterator[str]:
         authenticator=ByHeader(),
         callers=connect_callers(settings, {}, catalogs),
     )
-    with serving(create_app(gateway)) as url:
+    with serve_app(create_app(gateway)) as url:
         yield url
     gateway.close()
 

@@ -28,7 +28,7 @@ from lance_namespace.errors import from_error_code
 from lance_namespace_urllib3_client import ApiClient, Configuration, TableApi, TransactionApi
 from lance_namespace_urllib3_client.exceptions import ApiException
 from pydantic import BaseModel
-from server.gateways import serving_namespace
+from server.gateways import serve_namespace
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
@@ -133,7 +133,7 @@ def over_rest(target: Target, suite: type) -> Iterator[Target]:
         suite: The class of the cases that run.
     """
     namespace: Any = target.connect()
-    with serving_namespace(namespace) as url:
+    with serve_namespace(namespace) as url:
         target.features = replace(target.features, declare_again=False)
         target.connect = lambda: Client(url)  # type: ignore[method-assign]
         known = DEVIATIONS if target.parent else {**DEVIATIONS, **ONE_LEVEL}
@@ -235,7 +235,7 @@ def recorder() -> Recorder:
 @pytest.fixture(scope="module")
 def client(recorder: Recorder) -> Iterator[Client]:
     namespace: Any = recorder
-    with serving_namespace(namespace) as url:
+    with serve_namespace(namespace) as url:
         yield Client(url)
 
 

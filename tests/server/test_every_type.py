@@ -19,7 +19,7 @@ import pytest
 from arrow_values import BLOBS, SAMPLES, SHAPES, STORED, Sample, undecided
 from cli.program import run
 from pyarrow import parquet
-from server.gateways import clients, memory_namespace, serving_namespace
+from server.gateways import clients, memory_namespace, serve_namespace
 from server.ui.browsers import HtmlPage
 
 from lance_bridge.arrow_values import to_values
@@ -125,7 +125,7 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     namespace = memory_namespace(tmp_path_factory.mktemp("types"))
     namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-    with clients(namespace, AllowAll()) as client_of, serving_namespace(namespace) as url:
+    with clients(namespace, AllowAll()) as client_of, serve_namespace(namespace) as url:
         yield Place(namespace, url, client_of("ann"))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from server.conftest import Recorder
-from server.gateways import serving, serving_namespace
+from server.gateways import serve_app, serve_namespace
 from server.http_requests import (
     ROWS,
     chunk,
@@ -126,7 +126,7 @@ def serve(gateway: Gateway, audit: AuditLog) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening, "CHECK_SECONDS", 0.05)
         patch.setattr(listening, "CLOSE_SECONDS", 0.2)
-        with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
+        with serve_app(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
             audit.write({"action": None})  # opens the file, which uvicorn's set-up closes
             yield Server(url, http, gateway)
 
@@ -213,7 +213,7 @@ def test_a_body_takes_no_longer_than_the_client_asked_for(namespace: Any, operat
     if operation == "describe":
         body, media_type = b"{", "Content-Type: application/json"
     headers = (media_type, CHUNKED, "Connection: close", "X-Request-Timeout-Ms: 300")
-    with serving_namespace(namespace) as url, dial(url) as connection:
+    with serve_namespace(namespace) as url, dial(url) as connection:
         connection.sendall(head(f"{TABLE}/{operation}", *headers) + chunk(body))
         status, answer = read_answer(connection)
     assert (status, answer["code"]) == (503, 17)
@@ -366,7 +366,7 @@ def download(
     done(send_rows(server.http, f"{TABLE}/create", rows))
     monkeypatch.setattr(listening, "KEEP_ALIVE_SECONDS", 1)
     monkeypatch.setattr(listening, "CLOSE_SECONDS", 1.0)
-    with serving(create_app(server.gateway)) as url:
+    with serve_app(create_app(server.gateway)) as url:
 
         def begin() -> socket.socket:
             connection = dial(url)

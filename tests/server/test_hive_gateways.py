@@ -19,7 +19,7 @@ from lance.fragment import write_fragments
 from lance_namespace.errors import UnauthenticatedError
 from lance_namespace_urllib3_client.models import Identity
 from server.authenticated import connect, one_api_key, serve
-from server.gateways import serving
+from server.gateways import serve_app
 from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
 from starlette.applications import Starlette
@@ -63,7 +63,7 @@ def url(
     uri, root = metastores.get("2.3").uri, tmp_path_factory.mktemp("root")
     with HiveNamespace(uri=uri, root=str(root)) as hive:
         app = create_app(Gateway(hive, authenticator=authentication[0]))
-        with serving(Starlette(routes=[Mount("/catalogs/hive", app)])) as address:
+        with serve_app(Starlette(routes=[Mount("/catalogs/hive", app)])) as address:
             yield f"{address}/catalogs/hive"
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from lance_namespace import errors
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import serving_namespace
+from server.gateways import serve_namespace
 from server.http_requests import ROWS, done, refused, send_rows
 
 import lance_bridge
@@ -591,7 +591,7 @@ def late(
 def test_a_read_that_takes_longer_than_client_or_server_allow_has_changed_nothing(
     slow: Any, limits: Limits, milliseconds: str
 ) -> None:
-    with serving_namespace(slow, limits=limits) as url:
+    with serve_namespace(slow, limits=limits) as url:
         message = refused(late(url, "describe", milliseconds), 503, 17)
     assert "describe_table did not respond within 0.5 s" in message
 
@@ -602,7 +602,7 @@ def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(
     slow: Any, agent: str, status: int
 ) -> None:
     """LanceDB's client repeats a request after 503, also one that changes something."""
-    with serving_namespace(slow, limits=Limits(threads=1)) as url:
+    with serve_namespace(slow, limits=Limits(threads=1)) as url:
         assert "outcome is unknown" in refused(late(url, "drop", agent=agent), status, 17)
         assert slow.begun.acquire(timeout=30)
         busy = refused(late(url, "drop", agent=agent), 503, 17)

@@ -21,7 +21,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import NamedByHeader, serving, serving_namespace
+from server.gateways import NamedByHeader, serve_app, serve_namespace
 from server.http_requests import (
     ARROW,
     ROWS,
@@ -71,7 +71,7 @@ ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
 def limited(namespace: Any, **limits: Any) -> Iterator[httpx.Client]:
     settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": limits})
     with (
-        serving_namespace(namespace, authenticator=NamedByHeader(), limits=settings.limits) as url,
+        serve_namespace(namespace, authenticator=NamedByHeader(), limits=settings.limits) as url,
         httpx.Client(base_url=url, timeout=30) as client,
     ):
         yield client
@@ -312,7 +312,7 @@ def address(gateway: Gateway) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, seconds in (("CHECK", 0.05), ("REQUEST", 0.5), ("CLOSE", 0.2)):
             patch.setattr(listening, f"{name}_SECONDS", seconds)
-        with serving(create_app(gateway)) as address:
+        with serve_app(create_app(gateway)) as address:
             yield address
 
 
@@ -411,7 +411,7 @@ def test_connections_beyond_the_limit_are_refused(
 ) -> None:
     wait_until(lambda: not listening.WatchedProtocol.open_connections)  # of other servers
     monkeypatch.setattr(listening, "REQUEST_SECONDS", 20.0)
-    with serving(create_app(gateway), connections=3) as url, ExitStack() as stack:
+    with serve_app(create_app(gateway), connections=3) as url, ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(dial(url)).sendall(b"P")
         wait_until(lambda: _status(url) == 503)
@@ -494,14 +494,14 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
 
     for module, name in ((calls, "from_json"), (endpoint, "check_batch")):
         monkeypatch.setattr(module, name, watch(getattr(module, name)))
-    with serving_namespace(namespace) as address:
+    with serve_namespace(namespace) as address:
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}
         done(httpx.post(f"{address}/v1/namespace/films/create", json=body))
     assert loops == [is_in_loop] * 2
 
 
 def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
-    with serving_namespace(namespace) as address:
+    with serve_namespace(namespace) as address:
         for part in ("[]", "{}"):
             body = f'{{"x": [{",".join([part] * 100_000)}]}}'
             headers = {"content-type": "application/json"}

@@ -18,7 +18,7 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
 from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Recorder
-from server.gateways import serving, serving_namespace
+from server.gateways import serve_app, serve_namespace
 from server.http_requests import done, refused, send_rows
 
 from lance_bridge_federated import FederatedNamespace
@@ -81,7 +81,7 @@ def server(
         catalogs=catalogs,
         readiness=ReadinessSettings(**readiness),
     )
-    with serving(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
+    with serve_app(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
         yield client
 
 
@@ -187,7 +187,7 @@ def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
 
 
 def test_requests_are_counted_by_operation_and_code(namespace: Any) -> None:
-    with serving_namespace(namespace) as url, httpx.Client(base_url=url) as http:
+    with serve_namespace(namespace) as url, httpx.Client(base_url=url) as http:
         sent = send_rows(http, f"{TABLE}/create")
         done(sent)
         for _ in range(2):
@@ -216,7 +216,7 @@ def test_metrics_name_no_objects_and_no_principals(http: httpx.Client) -> None:
 
 def test_metrics_need_credentials_unless_they_are_anonymous(namespace: Any) -> None:
     for is_open in (False, True):
-        with serving_namespace(
+        with serve_namespace(
             namespace, authenticator=AuthenticatorChain([]), anonymous_metrics=is_open
         ) as url:
             answer = httpx.get(f"{url}/metrics")
@@ -259,7 +259,7 @@ class KeepingMeter(NoOpMeter):
 def test_requests_are_measured_by_the_conventions_of_opentelemetry(gateway: Gateway) -> None:
     meter = KeepingMeter()
     process = Process(metrics=Metrics(meter))
-    with serving(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
+    with serve_app(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
         sent = send_rows(client, f"{TABLE}/create")
         client.request("PROPFIND", "/nowhere")
     request = {"http.request.method": "POST", "url.scheme": "http"}
@@ -345,7 +345,7 @@ def test_a_request_is_a_span_of_the_clients_trace(
 ) -> None:
     headers = {"traceparent": PARENT, "tracestate": "vendor=1"}
     # The span ends after the answer was sent: before the server has stopped, but maybe not sooner.
-    with serving(create_app(gateway)) as url:
+    with serve_app(create_app(gateway)) as url:
         refused(httpx.post(f"{url}{TABLE}/describe", headers=headers), 404, 4)
     [span] = spans
     assert format(span.parent.span_id, "x") == "b7ad6b7169203331"
@@ -365,7 +365,7 @@ def test_a_failure_of_the_server_is_an_error_of_the_span(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, spans: list[Span]
 ) -> None:
     monkeypatch.setattr(gateway, "run", None)
-    with serving(create_app(gateway)) as url:
+    with serve_app(create_app(gateway)) as url:
         refused(httpx.post(f"{url}{TABLE}/describe"), 500, 18)
     assert spans[0].status is trace.StatusCode.ERROR
     assert spans[0].attributes["lance.code"] == "INTERNAL"
@@ -389,7 +389,7 @@ def test_lines_of_the_log_have_the_request(namespace: Any) -> None:
     log = logging.getLogger("lance_bridge.test")
     log.addHandler(handler := Kept())
     service: Any = Logging()
-    with serving_namespace(service) as url:
+    with serve_namespace(service) as url:
         httpx.post(f"{url}{TABLE}/describe", headers={"x-request-id": "r-1"})
     log.removeHandler(handler)
     [line] = lines

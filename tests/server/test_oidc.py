@@ -31,7 +31,7 @@ from .authenticated import (
     Served,
     children,
     identity_provider,
-    serving_settings,
+    serve_settings,
 )
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#openid-connect")]
@@ -47,7 +47,7 @@ def okta() -> Iterator[IdentityProvider]:
 def served(okta: IdentityProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     method = {"method": "oidc", "issuer": okta.issuer, "audiences": [AUDIENCE, "other"]}
     directory = tmp_path_factory.mktemp("lake")
-    with serving_settings(directory, authentication=[method]) as found:
+    with serve_settings(directory, authentication=[method]) as found:
         yield found
 
 
@@ -73,7 +73,7 @@ def require_refused(
 def test_tokens_of_providers_are_taken(shape: str, tmp_path: Path) -> None:
     with identity_provider(shape) as provider:
         method = {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]}
-        with serving_settings(tmp_path, authentication=[method]) as served:
+        with serve_settings(tmp_path, authentication=[method]) as served:
             token = provider.token(sub="ann", groups=["x", "y"])
             assert children(served.url, **{"header.Authorization": f"Bearer {token}"}) == []
             assert (served.last.name, set(served.last.groups)) == ("ann", {"x", "y"})
@@ -211,7 +211,7 @@ def served_at(
     with identity_provider(shape) as provider:
         keys = ProviderKeys(provider.issuer, None, KeyLifetimes(3600, 30, 86_400, 5), clock=clock)
         tokens = AuthenticatorChain([OidcTokens(keys, [AUDIENCE], **options)])
-        with serving_settings(directory, tokens) as served:
+        with serve_settings(directory, tokens) as served:
             yield provider, served, clock
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from server.authenticated import one_api_key
-from server.gateways import serving_namespace
+from server.gateways import serve_namespace
 
 from lance_bridge_server.gateway.limits import Limits
 
@@ -46,7 +46,7 @@ def test_the_gateway_does_as_the_specification_says(
     namespace: Any, limits: Limits, tmp_path: Path, phases: str
 ) -> None:
     authenticator, key = one_api_key(tmp_path / "keys.json")
-    with serving_namespace(namespace, authenticator=authenticator, limits=limits) as url:
+    with serve_namespace(namespace, authenticator=authenticator, limits=limits) as url:
         environment = {
             "LANCE_BRIDGE_TEST_GATEWAY": url,
             "LANCE_BRIDGE_TEST_API_KEY": key,

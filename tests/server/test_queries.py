@@ -22,7 +22,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from server import query_methods
-from server.gateways import NamedByHeader, serving_namespace
+from server.gateways import NamedByHeader, serve_namespace
 from server.http_requests import ROWS, done, send_rows
 
 import lance_bridge
@@ -224,7 +224,7 @@ def http(tmp_path: Path, source: bytes) -> Iterator[httpx.Client]:
     processes, ended = QueryProcesses(SETTINGS), list[str]()
     processes.on_end = ended.append
     with (
-        serving_namespace(
+        serve_namespace(
             lake(str(tmp_path)),
             authenticator=NamedByHeader(),
             queries=processes,

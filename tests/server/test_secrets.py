@@ -42,7 +42,7 @@ from lance_bridge_server.redaction import SECRETS
 from lance_bridge_server.run.catalogs import check, connect_catalogs, root_namespace
 
 from .authenticated import AUDIENCE, LIST, identity_provider, serve, write_config
-from .gateways import NamedByHeader, cedar, serving_namespace
+from .gateways import NamedByHeader, cedar, serve_namespace
 from .http_requests import ARROW, ROWS, done, refused, request_for
 from .test_http import NOTE
 
@@ -325,7 +325,7 @@ def test_catalogs_that_are_down_are_named_without_their_addresses(
         "rest": {"uri": http},
     }
     settings = ServerSettings.model_validate({"catalogs": catalogs})
-    with serving_namespace(FederatedNamespace(connect_catalogs(settings, {}))) as url:
+    with serve_namespace(FederatedNamespace(connect_catalogs(settings, {}))) as url:
         errors = {
             name: refused(httpx.get(f"{url}/v1/namespace/{name}/list", timeout=60), 503, 17)
             for name in catalogs
@@ -383,7 +383,7 @@ def client(proxy: HttpProxy, files: dict[str, Path]) -> Iterator[httpx.Client]:
     settings = ServerSettings.model_validate({"catalogs": catalogs})
     root = root_namespace(settings, connect_catalogs(settings, {}))
     with (
-        serving_namespace(root) as url,
+        serve_namespace(root) as url,
         closing(httpx.Client(base_url=url, timeout=60)) as client,
     ):
         for name in ("a", "b"):
@@ -478,7 +478,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         rows = pa.table({"id": range(4), "image": [bytes(1 << 17)] * 4})
         lance.write_dataset(rows, namespace_client=namespace, table_id=TABLE, max_rows_per_file=1)
         authorizer = cedar(Path(tmp_path_factory.mktemp("policies")), POLICIES)
-        with serving_namespace(
+        with serve_namespace(
             namespace, authenticator=NamedByHeader(), authorizer=authorizer
         ) as url:
             yield Lake(url, store)

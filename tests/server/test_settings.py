@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
-from server.gateways import serving, serving_namespace
+from server.gateways import serve_app, serve_namespace
 from server.http_requests import done, refused
 from starlette.types import Scope
 
@@ -297,7 +297,7 @@ def test_the_environment_names_the_file_for_other_servers(
         app_from_environment()
     read(CATALOGS, tmp_path)
     monkeypatch.setenv("LANCE_BRIDGE_SERVER_CONFIG", str(tmp_path / "server.yaml"))
-    with serving(app_from_environment()) as url:
+    with serve_app(app_from_environment()) as url:
         assert httpx.get(f"{url}/v1/namespace/$/list").json()["namespaces"] == ["prod"]
 
 
@@ -343,7 +343,7 @@ def test_configured_origins_are_allowed(namespace: Any) -> None:
     content = {"catalogs": {"c": {}}, "cors": {"origins": [PAGE]}}
     settings = ServerSettings.model_validate(content)
     with (
-        serving_namespace(namespace, cors=settings.cors) as url,
+        serve_namespace(namespace, cors=settings.cors) as url,
         httpx.Client(base_url=url) as client,
     ):
         preflight = client.request("OPTIONS", LIST, headers=PREFLIGHT)
@@ -371,7 +371,7 @@ def served(directory: Path, **settings: Any) -> Iterator[str]:
     """Serve a directory; yield the address."""
     catalogs = {"lake": {"impl": "dir", "root": str(directory)}}
     gateway = gateway_from_source(SettingsSource(overrides={"catalogs": catalogs, **settings}))
-    with serving(create_app(gateway)) as url:
+    with serve_app(create_app(gateway)) as url:
         yield url
 
 

@@ -66,7 +66,9 @@ class Load:
 
 
 @contextmanager
-def hanging(tmp_path: Path, **settings: Any) -> Iterator[tuple[Program, Any, ThreadPoolExecutor]]:
+def stuck_server(
+    tmp_path: Path, **settings: Any
+) -> Iterator[tuple[Program, Any, ThreadPoolExecutor]]:
     """Serve a catalog that does not answer; yield the server and a function that asks it."""
     with unanswered(is_silent=True) as address, ThreadPoolExecutor(4) as threads:
         slow = {"impl": "hive", "uri": f"thrift://{address}", "client.timeout": "60"}
@@ -97,7 +99,7 @@ def half_sent(url: str, user: str = "ann") -> Iterator[socket.socket]:
 def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     with (
-        hanging(tmp_path, stop_seconds=2, audit={"to": str(audit)}) as (served, ask, threads),
+        stuck_server(tmp_path, stop_seconds=2, audit={"to": str(audit)}) as (served, ask, threads),
         half_sent(served.url) as half,
     ):
         read, write = threads.submit(ask, "describe"), threads.submit(ask, "drop")
@@ -123,7 +125,7 @@ def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_second_signal_does_not_wait(tmp_path: Path, number: int) -> None:
-    with hanging(tmp_path, drain_seconds=600, stop_seconds=600) as (served, ask, threads):
+    with stuck_server(tmp_path, drain_seconds=600, stop_seconds=600) as (served, ask, threads):
         running = threads.submit(ask, "describe")
         wait_until(lambda: requests_in_flight(served) == 2)
         served.process.send_signal(number)
@@ -330,7 +332,7 @@ def test_keys_policies_and_limits_are_reloaded(tmp_path: Path, keys: ApiKeyFile)
 
 def test_requests_complete_with_what_they_began_with(tmp_path: Path) -> None:
     """A reload ends no request, and closes no connection under one."""
-    with hanging(tmp_path) as (served, ask, threads):
+    with stuck_server(tmp_path) as (served, ask, threads):
         running = threads.submit(ask, "describe", headers={"x-request-timeout-ms": "4000"})
         wait_until(lambda: requests_in_flight(served) == 2)
         configured(tmp_path)

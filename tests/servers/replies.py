@@ -58,7 +58,7 @@ def unanswered(*, is_silent: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
+def reply_server(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
     """Serve on a free port of this machine, by HTTPS with a certificate and its key."""
     replies = Replies()
     replies.may_answer.set()

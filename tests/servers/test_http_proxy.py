@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from servers.http_proxy import Delay, Fault, HttpProxy
-from servers.replies import Replies, replying
+from servers.replies import Replies, reply_server
 
 from .processes import wait_until
 
@@ -22,7 +22,7 @@ TIMEOUT = 60.0
 
 @pytest.fixture
 def server() -> Iterator[Replies]:
-    with replying() as running:
+    with reply_server() as running:
         running.body, running.content_type = REPLY.decode(), "application/json"
         yield running
 

@@ -44,7 +44,7 @@ def once(mark: str) -> bool:
     return True
 
 
-def failing(how: str, mark: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def fail_once(how: str, mark: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return a function for `mapInArrow` that lets rows pass, and fails once after some."""
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
@@ -100,7 +100,7 @@ def append_in_spite_of_failures(spark: Any, directory: str) -> dict[str, Any]:
     found = {}
     for how in (RAISE, KILL_WORKER, KILL_EXECUTOR):
         place = f"{directory}/{how.replace(' ', '-')}.lance"
-        rows = spark.range(0, ROWS, 1, 4).mapInArrow(failing(how, f"{place}.failed"), "id long")
+        rows = spark.range(0, ROWS, 1, 4).mapInArrow(fail_once(how, f"{place}.failed"), "id long")
         rows.write.format("lance").mode("append").save(place)
         found[how] = seen(spark, place)
     place = f"{directory}/writer.lance"

@@ -39,10 +39,10 @@ def check_ordinary_tables_are_joined_with_and_never_touched(db: Database) -> Non
     db.sql(f"DROP TABLE {ours}")
     assert db.spark.table(ordinary).count() == 6
     after = db.sql(f"DESCRIBE TABLE EXTENDED {ordinary}").collect()
-    assert _lasting(after) == _lasting(before)
+    assert _without_counters(after) == _without_counters(before)
 
 
-def _lasting(described: list[Any]) -> list[tuple[Any, ...]]:
+def _without_counters(described: list[Any]) -> list[tuple[Any, ...]]:
     """Leave out what a count or a read of Spark's may change."""
     changing = ("Last Access", "Statistics", "Table Properties")
     return [tuple(row) for row in described if row.col_name not in changing]

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from . import sql_row_checks
-from .sql_helpers import Database, failure_of, setting, stream_all
+from .sql_helpers import Database, failure_of, set_conf, stream_all
 
 PARTS = (sql_row_checks,)
 """Modules with more of them."""
@@ -509,7 +509,7 @@ def check_rows_with_other_columns_are_refused(db: Database) -> None:
 def check_dynamic_overwrites_replace_all_rows(db: Database) -> None:
     table = db.made("overwritten", "AS SELECT id FROM range(3)")
     frame = db.spark.range(10, 12)
-    with setting(db.spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
+    with set_conf(db.spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
         db.sql(f"INSERT OVERWRITE {table} SELECT 7L")
         assert db.values(f"SELECT id FROM {table}") == [7]
         frame.write.insertInto(table, overwrite=True)

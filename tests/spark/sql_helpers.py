@@ -20,7 +20,7 @@ from lance_bridge_spark.registration import register
 
 
 @contextmanager
-def setting(spark: Any, name: str, value: str) -> Iterator[None]:
+def set_conf(spark: Any, name: str, value: str) -> Iterator[None]:
     """Give a setting of the session another value for a while."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)

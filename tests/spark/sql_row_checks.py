@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .source_checks import ALL_TYPES
-from .sql_helpers import Database, setting
+from .sql_helpers import Database, set_conf
 
 
 def _filled(db: Database, name: str) -> str:
@@ -145,7 +145,7 @@ def check_rows_are_merged(db: Database) -> None:
 
 def _plan(db: Database, query: str) -> str:
     # Such a plan shows all before it runs.
-    with setting(db.spark, "spark.sql.adaptive.enabled", "false"):
+    with set_conf(db.spark, "spark.sql.adaptive.enabled", "false"):
         return str(db.rows(f"EXPLAIN {query}")[0][0])
 
 
@@ -161,8 +161,8 @@ def check_values_of_every_type_come_back_by_columns_and_by_rows(db: Database) ->
         found = []
         for columnar in ("auto", "false"):
             with (
-                setting(db.spark, "spark.lance_bridge.local.rows", "0"),
-                setting(db.spark, "spark.lance_bridge.columnar", columnar),
+                set_conf(db.spark, "spark.lance_bridge.local.rows", "0"),
+                set_conf(db.spark, "spark.lance_bridge.columnar", columnar),
             ):
                 assert ("ColumnarToRow" in _plan(db, query)) == (columnar == "auto")
                 found.append(db.rows(query))
@@ -183,7 +183,7 @@ def check_limits_skip_rows_and_take_the_first_of_an_order(db: Database) -> None:
         f"{query} OFFSET 7": (" offset: ", [(8, 4.0), (9, None)]),
     }
     for local in ("0", "1000"):
-        with setting(db.spark, "spark.lance_bridge.local.rows", local):
+        with set_conf(db.spark, "spark.lance_bridge.local.rows", local):
             for statement, (pushed, found) in expected.items():
                 assert (pushed in _plan(db, statement)) == (local == "0"), statement
                 assert db.rows(statement) == found, statement

@@ -22,7 +22,7 @@ from lance_bridge_spark.addresses import address_of
 from lance_bridge_spark.lookup import create_table, find_table
 from lance_bridge_spark.registration import register
 
-from .sql_helpers import Database, setting
+from .sql_helpers import Database, set_conf
 
 TOKEN = "token-that-nothing-may-show"
 _numbers = itertools.count()
@@ -266,9 +266,9 @@ class Pair:
         assert ("LocalTableScan" in plan) != ("BatchScan" in plan), plan
         return "LocalTableScan" in plan
 
-    def setting(self, name: str, value: str) -> Any:
+    def set_conf(self, name: str, value: str) -> Any:
         """Give a setting of the session another value for a while."""
-        return setting(self.spark, name, value)
+        return set_conf(self.spark, name, value)
 
 
 def dataset_of(spark: Any, table: str) -> lance.LanceDataset:

@@ -18,7 +18,7 @@ import lance_bridge_spark
 from lance_bridge import blobs
 from lance_bridge_spark.schemas import as_new
 
-from .sql_helpers import setting, stream_all
+from .sql_helpers import set_conf, stream_all
 from .tables import LOCAL_ROWS, StoredTable, stored_table
 
 pytestmark = [
@@ -141,7 +141,7 @@ def test_a_query_of_all_types_has_the_values_of_pylance(
     assert stored(table) == values_of(wide_rows(CASES))
     with ExitStack() as stack:
         for key, value in settings.items():
-            stack.enter_context(setting(table.spark, key, value))
+            stack.enter_context(set_conf(table.spark, key, value))
         found = table.sql(query).toArrow()
     assert wrong_values(found, values_of(wide_rows([as_numbers(case) for case in CASES]))) == {}
 
@@ -462,7 +462,7 @@ def test_a_function_that_would_take_one_column_for_another_is_refused(
 
 def test_with_letter_case_a_function_changes_what_it_names(spark: Any, catalog: str) -> None:
     table = stored_table(spark, catalog, pa.table(ALIKE["columns"]), "alike")
-    with setting(spark, "spark.sql.caseSensitive", "true"):
+    with set_conf(spark, "spark.sql.caseSensitive", "true"):
         lance_bridge_spark.update(spark, table.name, {"Id": "id + 40"}, "v = 3")
     found = table.dataset().to_table().sort_by("v").to_pylist()
     assert found == [{"id": 1, "Id": 41, "v": 3}, {"id": 9, "Id": 8, "v": 7}]
@@ -515,7 +515,7 @@ def test_a_write_goes_by_the_names_as_they_are_spelled(
     spark: Any, catalog: str, tmp_path: Any, write: str, is_case_sensitive: str
 ) -> None:
     table = stored_table(spark, catalog, pa.table(ALIKE["columns"]), "alike")
-    with setting(spark, "spark.sql.caseSensitive", is_case_sensitive):
+    with set_conf(spark, "spark.sql.caseSensitive", is_case_sensitive):
         WRITES[write](table, tmp_path)
     [added] = table.dataset().to_table(filter="v = 7 AND id = 5").to_pylist()
     assert added == {"id": 5, "Id": 6, "v": 7}
@@ -525,7 +525,7 @@ def test_a_merge_by_a_name_that_may_mean_two_columns_is_refused(spark: Any, cata
     rows = pa.table(ALIKE["columns"])
     table = stored_table(spark, catalog, rows, "alike")
     single = stored_table(spark, catalog, pa.table({"ID": [1]}), "single")
-    with setting(spark, "spark.sql.caseSensitive", "true"):
+    with set_conf(spark, "spark.sql.caseSensitive", "true"):
         for target in (table, single):
             with pytest.raises(InvalidInputError, match="'ID' may mean 'id' and 'Id'"):
                 lance_bridge_spark.merge_into(
@@ -546,7 +546,7 @@ def test_a_backfill_reads_and_writes_the_columns_as_they_are_spelled(
 
 
 def test_an_option_that_may_mean_two_columns_is_refused(spark: Any, catalog: str) -> None:
-    with setting(spark, "spark.sql.caseSensitive", "true"):
+    with set_conf(spark, "spark.sql.caseSensitive", "true"):
         rows = spark.sql("SELECT array(1.0f) AS v, array(2.0f) AS V")
         options = {"vector.v": 1}
         with pytest.raises(InvalidInputError, match="'v', 'V'"):

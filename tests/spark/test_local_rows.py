@@ -76,11 +76,11 @@ def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) 
     spark.sql(f"CREATE TABLE {table} AS SELECT * FROM {pair.expected}")
     indexed = Pair(spark, table, pair.expected, dataset_of(spark, table))
     indexed.dataset.create_scalar_index("id", "BTREE")
-    with indexed.setting(LOCAL_ROWS, "5"):
+    with indexed.set_conf(LOCAL_ROWS, "5"):
         few, some = "id BETWEEN 30 AND 40", "id BETWEEN 30 AND 80"
         sizes = [estimate(indexed, f"SELECT id FROM {{t}} WHERE {each}") for each in (few, some)]
         assert 4 * sizes[0] < sizes[1]
-    with indexed.setting(LOCAL_ROWS, "20"):
+    with indexed.set_conf(LOCAL_ROWS, "20"):
         for where in ("id = 5", "id IN (1, 2, 8)", "id BETWEEN 30 AND 40", "id = 5 OR id > 112"):
             check_local(indexed, f"SELECT * FROM {{t}} WHERE {where} ORDER BY id")
         check_local(indexed, "SELECT count(*), sum(i) FROM {t} WHERE id < 15")
@@ -93,9 +93,9 @@ def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) 
         assert not indexed.is_local("SELECT id FROM {t} LIMIT 21")
         spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE id = 5")
         assert len(indexed.rows("SELECT id FROM {t} WHERE id = 5")) == 2
-    with indexed.setting(LOCAL_BYTES, "100"):
+    with indexed.set_conf(LOCAL_BYTES, "100"):
         assert not indexed.is_local("SELECT * FROM {t} WHERE id IN (1, 2, 8)")
-    with indexed.setting(LOCAL_ROWS, "0"):
+    with indexed.set_conf(LOCAL_ROWS, "0"):
         assert not indexed.is_local("SELECT id FROM {t} WHERE id = 5")
 
 
@@ -110,7 +110,7 @@ def test_versions_branches_and_row_ids_are_those_of_tasks(pair: Pair) -> None:
     for query in queries:
         assert pair.is_local(query)
         local = pair.rows(query)
-        with pair.setting(LOCAL_ROWS, "0"):
+        with pair.set_conf(LOCAL_ROWS, "0"):
             assert not pair.is_local(query)
             assert local == pair.rows(query), query
     assert len(pair.rows("SELECT id FROM {t} VERSION AS OF 1")) == ROWS
@@ -128,6 +128,6 @@ def test_searches_are_those_of_tasks(pair: Pair) -> None:
     )
     local = pair.rows(query)
     assert pair.is_local(query)
-    with pair.setting(LOCAL_ROWS, "0"):
+    with pair.set_conf(LOCAL_ROWS, "0"):
         assert local == pair.rows(query)
     assert len(local) == 5

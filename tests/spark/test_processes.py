@@ -34,7 +34,7 @@ from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.source.writer import Target
 
 from .processes import arguments, await_end, kill, paused, pids, the_pid
-from .sql_helpers import setting, stream_all
+from .sql_helpers import set_conf, stream_all
 from .tables import TOKEN, proxied_catalog, unity_catalog
 
 pytestmark = [
@@ -202,7 +202,7 @@ def test_sessions_of_one_jvm_have_catalogs_of_their_own(
 
 
 def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
-    with setting(spark, IDLE, "100ms"):
+    with set_conf(spark, IDLE, "100ms"):
         names(spark, catalog)
         for pid in pids(spark):
             await_end(pid)
@@ -212,7 +212,7 @@ def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
 def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:
     names(spark, catalog)
     timeout = pytest.raises(PySparkException, match=r"service\.timeout")
-    with paused(the_pid(spark)), setting(spark, TIMEOUT, "100ms"), timeout:
+    with paused(the_pid(spark)), set_conf(spark, TIMEOUT, "100ms"), timeout:
         names(spark, catalog)
     assert names(spark, catalog) == ["t"]
 

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
 from .processes import SCANS, await_end, kill, pids, the_pid
-from .sql_helpers import setting
+from .sql_helpers import set_conf
 from .tables import (
     ADAPTIVE,
     CHANGED,
@@ -76,7 +76,7 @@ class Predicates(Pair):
         """Return the ids for which each predicate is true, on Parquet, in one query."""
         columns = [f"({each}) AS p{at}" for at, each in enumerate(predicates)]
         # Spark takes 0.0D and -0.0D of one projection for one, and answers `d = 0.0D` wrongly.
-        with self.setting(ELIMINATION, "false"):
+        with self.set_conf(ELIMINATION, "false"):
             rows = self.spark.table(self.expected).selectExpr("id", *columns).collect()
         return [{row["id"] for row in rows if row[f"p{at}"]} for at in range(len(predicates))]
 
@@ -97,7 +97,7 @@ def pair(
         spark.sql(f"CREATE TABLE {table} AS SELECT * FROM predicate_rows")
         dataset = dataset_of(spark, table)
         # What is pushed shows in a scan of tasks.
-        with setting(spark, LOCAL_ROWS, "0"):
+        with set_conf(spark, LOCAL_ROWS, "0"):
             yield Predicates(spark, table, "predicate_rows", dataset, spark.table(table))
 
 
@@ -261,13 +261,13 @@ def split(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) 
         spark.sql(f"INSERT INTO {table} SELECT * FROM limit_base WHERE id >= 90")
         spark.sql(f"DELETE FROM {table} WHERE id IN ({DELETED})")
         source = f"{table} WITH (`rows_per_task` = '40', `batch_size` = '7')"
-        with setting(spark, LOCAL_ROWS, "0"):
+        with set_conf(spark, LOCAL_ROWS, "0"):
             yield Pair(spark, source, "limit_kept", dataset_of(spark, table))
 
 
 def _rows_of_scan(pair: Pair, query: str) -> int:
     """Return how many rows the tasks of a query's scan hand over."""
-    with pair.setting(ADAPTIVE, "false"):
+    with pair.set_conf(ADAPTIVE, "false"):
         frame = pair.spark.sql(query.format(t=pair.table))
         frame.collect()
         scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
@@ -310,7 +310,7 @@ def test_all_columns_come_with_the_first_rows_of_an_order(split: Pair) -> None:
 
 def test_the_first_rows_of_an_order_come_without_a_task(split: Pair) -> None:
     query = "SELECT id, s, a FROM {t} WHERE i IS NOT NULL ORDER BY s DESC, id LIMIT 6"
-    with split.setting(LOCAL_ROWS, "1000"):
+    with split.set_conf(LOCAL_ROWS, "1000"):
         assert split.is_local(query)
         split.check(query)
 
@@ -341,7 +341,7 @@ def test_pages_of_a_table_have_each_row_once_and_tasks_hand_over_no_more(split: 
         assert split.rows(query) == page
         assert _rows_of_scan(split, query) == len(page)
         assert split.rows(f"SELECT id, s, a FROM {{t}} OFFSET {offset}") == everything[offset:]
-        with split.setting(LOCAL_ROWS, "20"):
+        with split.set_conf(LOCAL_ROWS, "20"):
             assert split.is_local(query)
             assert split.rows(query) == page
 
@@ -410,14 +410,14 @@ class Ways(Pair):
     catalog: str
 
     def rows_by_row(self, query: str, table: str | None = None) -> list[str]:
-        with self.setting(COLUMNAR, "false"):
+        with self.set_conf(COLUMNAR, "false"):
             assert not self.is_columnar(query, table)
             return self.rows(query, table)
 
     def is_columnar(self, query: str, table: str | None = None) -> bool:
         """Return whether tasks hand over columns."""
         # An adaptive plan shows it only when it has run.
-        with self.setting(ADAPTIVE, "false"):
+        with self.set_conf(ADAPTIVE, "false"):
             frame = self.spark.sql(query.format(t=table or self.table))
             plan = str(frame._jdf.queryExecution().executedPlan())
         assert "BatchScan" in plan, plan
@@ -442,7 +442,7 @@ def ways(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
         rows = dataset_of(spark, table)
         rows.delete("(id % 7 + 7) % 7 = 3")
         rows.update({"s": "'changed'", "d": "CAST('NaN' AS DOUBLE)"}, "id % 5 = 0")
-        with setting(spark, LOCAL_ROWS, "0"):
+        with set_conf(spark, LOCAL_ROWS, "0"):
             yield Ways(spark, f"{table} {CUT}", "columnar_changed", rows, catalog)
 
 
@@ -545,7 +545,7 @@ def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Wa
 
 
 def test_a_process_without_scans_ends(ways: Ways) -> None:
-    with ways.setting(IDLE, "100ms"):
+    with ways.set_conf(IDLE, "100ms"):
         ways.rows("SELECT id FROM {t}")
         for pid in pids(ways.spark, SCANS):
             await_end(pid)
@@ -554,14 +554,14 @@ def test_a_process_without_scans_ends(ways: Ways) -> None:
 
 def test_the_setting_is_checked(ways: Ways) -> None:
     with (
-        ways.setting(COLUMNAR, "columns"),
+        ways.set_conf(COLUMNAR, "columns"),
         pytest.raises(PySparkException, match=r"LANCE_INVALID_INPUT.*auto, true or false"),
     ):
         ways.rows("SELECT id FROM {t}")
 
 
 def test_moments_are_those_of_the_session_s_zone(ways: Ways) -> None:
-    with ways.setting("spark.sql.session.timeZone", "America/New_York"):
+    with ways.set_conf("spark.sql.session.timeZone", "America/New_York"):
         query = "SELECT id, ts, tn, hour(ts), CAST(ts AS STRING) FROM {t} ORDER BY id"
         ways.check(query)
         assert isinstance(

@@ -31,7 +31,7 @@ from lance_bridge_spark.environment import _find_problem, check_python
 from lance_bridge_spark.registration import register, settings
 from lance_bridge_spark.source.datasource import with_settings
 
-from .sql_helpers import setting
+from .sql_helpers import set_conf
 from .tables import LOCAL_ROWS, TOKEN, proxied_catalog, unity_catalog
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#register")]
@@ -67,7 +67,7 @@ def test_a_query_asks_the_catalog_when_it_is_analysed_and_when_it_runs(
     with proxied_catalog(spark, "read", tmp_path, _named) as proxy:
         spark.sql("CREATE TABLE read.db.t AS SELECT id FROM range(9)")
         for rows in ("0", "10"):
-            with setting(spark, LOCAL_ROWS, rows):
+            with set_conf(spark, LOCAL_ROWS, rows):
                 proxy.reset()
                 found = spark.sql("SELECT id FROM read.db.t WHERE id = 5")
                 assert proxy.counts.total() == 1
@@ -117,7 +117,7 @@ def test_catalogs_of_the_settings_get_the_class_and_others_keep_their_own(spark:
 
 
 def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
-    with setting(spark, "spark.sql.catalog.foreign", "org.example.Catalog"):
+    with set_conf(spark, "spark.sql.catalog.foreign", "org.example.Catalog"):
         with pytest.raises(InvalidInputError, match=r"'foreign' .* org\.example\.Catalog"):
             register(spark, {"foreign": {"impl": "unity", "token": TOKEN}})
         assert spark.conf.get("spark.sql.catalog.foreign.token", None) is None
@@ -330,7 +330,7 @@ def test_settings_of_other_catalogs_are_none_of_the_sources() -> None:
 @pytest.mark.spec("spark.md#credentials")
 def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.plain AS SELECT id FROM range(5)")
-    with setting(spark, LOCAL_ROWS, "0"):
+    with set_conf(spark, LOCAL_ROWS, "0"):
         frame = spark.table(f"{catalog}.db.plain").filter("id > 1")
         frame.collect()
     with pytest.raises(PySparkException) as refused:
@@ -370,8 +370,8 @@ def test_secrets_among_the_settings_are_a_warning_that_names_them(
     caplog.clear()
     redaction._warn_once.cache_clear()
     with (
-        setting(spark, "spark.sql.catalog.of_settings.impl", "hive"),
-        setting(spark, "spark.sql.catalog.of_settings.auth.password", TOKEN),
+        set_conf(spark, "spark.sql.catalog.of_settings.impl", "hive"),
+        set_conf(spark, "spark.sql.catalog.of_settings.auth.password", TOKEN),
     ):
         redaction.warn_of_secrets(
             CATALOG_SETTINGS, {k: v.properties for k, v in catalogs_of(spark).items()}
@@ -399,7 +399,7 @@ def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
     assert catalog
     for key in HIDING:
         name = f"spark.sql.catalog.hiding.{key}"
-        with setting(spark, name, TOKEN):
+        with set_conf(spark, name, TOKEN):
             [(_, shown)] = spark.sql(f"SET `{name}`").collect()
         assert shown == "*********(redacted)", key
     core = spark.sparkContext._jsc.sc().conf()

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from lance_bridge_spark.addresses import TableAddress, address_of
 from lance_bridge_spark.lookup import create_table, find_table
 
-from .sql_helpers import Database, failure_of, setting
+from .sql_helpers import Database, failure_of, set_conf
 
 pytestmark = [
     pytest.mark.servers,
@@ -32,7 +32,7 @@ ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4
 @pytest.fixture
 def db(spark: Any, catalog: str) -> Iterator[Database]:
     """A namespace, in a session whose tasks are not joined for being small."""
-    with setting(spark, "spark.sql.adaptive.enabled", "false"):
+    with set_conf(spark, "spark.sql.adaptive.enabled", "false"):
         yield Database(spark, catalog, "db")
 
 
@@ -237,7 +237,7 @@ def test_a_write_in_which_spark_confuses_columns_is_refused(
     assert lance.dataset(location).to_table() == rows
     if statement.startswith("UPDATE"):
         assert "differ only in letter case" in refused
-        with setting(db.spark, "spark.sql.caseSensitive", "true"):
+        with set_conf(db.spark, "spark.sql.caseSensitive", "true"):
             db.sql(statement.format(table))
         found = lance.dataset(location).to_table().sort_by("v").to_pylist()
         assert found == [{**rows.to_pylist()[0], "v": 4}, rows.to_pylist()[1]]

@@ -42,7 +42,7 @@ from lance_bridge_spark.source.streams import (
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, sent, source
-from .sql_helpers import setting, stream_all
+from .sql_helpers import set_conf, stream_all
 from .tables import dataset_of, ids, make
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#stream-options", "spark.md#streams")]
@@ -504,7 +504,7 @@ def test_a_stream_sorts_each_batch(spark: Any, catalog: str, tmp_path: Path) -> 
         "TBLPROPERTIES ('write.order_by' = 'word, id DESC')"
     )
     rows = spark.readStream.schema("id BIGINT, word STRING").parquet(place)
-    with setting(spark, "spark.sql.adaptive.enabled", "false"):
+    with set_conf(spark, "spark.sql.adaptive.enabled", "false"):
         stream_all(rows.writeStream.format("lance"), tmp_path / "checkpoint", table)
     written = dataset_of(spark, table)
     assert written.count_rows() == 400

@@ -53,7 +53,7 @@ def key_of(request: Request) -> str:
 
 
 @contextmanager
-def refusing_ended_keys(store: str) -> Iterator[HttpProxy]:
+def expiring_store(store: str) -> Iterator[HttpProxy]:
     """Serve a store at another address, where sessions end as `ShortLivedAws` says."""
 
     def has_ended(request: Request) -> bool:

@@ -17,12 +17,12 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
-from server.gateways import NamedByHeader, cedar, serving
+from server.gateways import NamedByHeader, cedar, serve_app
 from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.object_stores import ROLE, MinioServer, needs_minio
 from servers.processes import inherited_owners, run_command
 from stores.programs import LIVES, connect, count_rows, described, rows
-from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
+from stores.short_lived import SECONDS, ShortLivedAws, expiring_store, key_of
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
@@ -93,7 +93,7 @@ def lake(
     """
     able: Any = {"namespace_levels": (rule("database"),), "no_rename": "", "no_alter": ""}
     SERVERS[bucket] = MemoryServer(capabilities=replace(CAPABILITIES, **able))
-    with refusing_ended_keys(minio.endpoint) as store, HttpProxy(minio.endpoint) as sts:
+    with expiring_store(minio.endpoint) as store, HttpProxy(minio.endpoint) as sts:
         options = {**minio.storage_options, "aws_endpoint": store.endpoint}
         namespace = MemoryNamespace(
             uri=bucket,
@@ -117,7 +117,7 @@ def lake(
         gateway = Gateway(
             namespace, authenticator=NamedByHeader(), authorizer=cedar(tmp_path, POLICIES)
         )
-        with serving(create_app(gateway)) as url:
+        with serve_app(create_app(gateway)) as url:
             yield Lake(url, namespace, store, sts)
     del SERVERS[bucket]
 

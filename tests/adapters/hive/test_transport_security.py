@@ -183,7 +183,7 @@ def test_an_encrypted_key_is_refused_and_not_asked_for_on_the_terminal(
 
 
 @contextmanager
-def checking_passwords(metastores: Metastores) -> Iterator[str]:
+def password_metastore(metastores: Metastores) -> Iterator[str]:
     """Run a metastore where Alice has the password ``wonderland``, and yield its URI."""
     settings = {
         "metastore.authentication": "CONFIG",
@@ -201,7 +201,7 @@ def checking_passwords(metastores: Metastores) -> Iterator[str]:
     "hive.md#errors-of-every-operation",
 )
 def test_a_password_is_checked_by_the_metastore(metastores: Metastores) -> None:
-    with checking_passwords(metastores) as uri:
+    with password_metastore(metastores) as uri:
         right = {**ALICE, "auth.password": "wonderland"}
         assert ask(uri, right, times=3) == ["default"]
         with pytest.raises(UnauthenticatedError, match="PLAIN was refused") as caught:
@@ -215,7 +215,7 @@ def test_a_password_is_checked_by_the_metastore(metastores: Metastores) -> None:
 
 
 @contextmanager
-def checking_tokens(
+def token_metastore(
     metastores: Metastores, directory: Path
 ) -> Iterator[tuple[str, Callable[[int], str]]]:
     """Run a metastore that checks tokens of requests.
@@ -246,7 +246,7 @@ def checking_tokens(
     "hive.md#errors-of-every-operation",
 )
 def test_a_bearer_token_is_checked_by_the_metastore(metastores: Metastores, tmp_path: Path) -> None:
-    with checking_tokens(metastores, tmp_path) as (uri, token):
+    with token_metastore(metastores, tmp_path) as (uri, token):
         assert ask(uri, {"http.token": token(3600)}, times=3) == ["default"]
         refusals = [{}, {"http.token": "hunter2"}, {"http.token": token(-3600)}]
         for refused in refusals:
@@ -586,7 +586,7 @@ def with_password(
     metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     file = tmp_path_factory.mktemp("password") / "secrets.yaml"
-    with checking_passwords(metastores) as uri:
+    with password_metastore(metastores) as uri:
         yield Secured(uri, "auth.password", lambda: "wonderland", file, **ALICE)
 
 
@@ -595,7 +595,7 @@ def with_token(
     metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("token")
-    with checking_tokens(metastores, directory) as (uri, token):
+    with token_metastore(metastores, directory) as (uri, token):
         yield Secured(uri, "http.token", lambda: token(3600), directory / "secrets.yaml")
 
 

@@ -82,7 +82,7 @@ def names(*values: bytes) -> bytes:
     return struct.pack("!bhbi", _LIST, 0, _STRING, len(values)) + items + b"\0"
 
 
-def answering(reply: bytes) -> Handler:
+def answer_once(reply: bytes) -> Handler:
     """Send ``reply`` once a request has come, and wait for the client to leave."""
 
     def handler(client: socket.socket) -> None:
@@ -92,8 +92,8 @@ def answering(reply: bytes) -> Handler:
     return handler
 
 
-def answering_http(reply: bytes) -> Handler:
-    """As ``answering``, once the whole of a request has come."""
+def answer_http(reply: bytes) -> Handler:
+    """As ``answer_once``, once the whole of a request has come."""
 
     def handler(client: socket.socket) -> None:
         request = b""
@@ -107,7 +107,7 @@ def answering_http(reply: bytes) -> Handler:
 
 
 def test_a_correct_reply_is_read(serve: Serve, pool_of: PoolOf) -> None:
-    server = serve(answering(header() + names(b"a", b"b")))
+    server = serve(answer_once(header() + names(b"a", b"b")))
     assert ask(pool_of(server.uri)) == ["a", "b"]
 
 
@@ -136,7 +136,7 @@ def test_a_correct_reply_is_read(serve: Serve, pool_of: PoolOf) -> None:
 def test_a_malformed_answer_gives_a_typed_error_in_time(
     serve: Serve, pool_of: PoolOf, reply: bytes, says: str
 ) -> None:
-    server = serve(answering(reply))
+    server = serve(answer_once(reply))
     pool = pool_of(server.uri)
     tracemalloc.start()
     started = time.monotonic()
@@ -166,7 +166,7 @@ def test_random_bytes_never_give_an_untyped_error(serve: Serve, pool_of: PoolOf)
 
 
 def test_a_change_answered_with_garbage_may_have_happened(serve: Serve, pool_of: PoolOf) -> None:
-    pool = pool_of(serve(answering(b"HTTP/1.1 500 Oops\r\n\r\n")).uri)
+    pool = pool_of(serve(answer_once(b"HTTP/1.1 500 Oops\r\n\r\n")).uri)
     with pytest.raises(OutcomeUnknownError, match="may have happened or not"):
         ask(pool, repeatable=False)
 
@@ -226,7 +226,7 @@ def test_a_reply_in_two_parts_of_which_one_was_not_asked_for_spoils_the_connecti
     ("handler", "says"),
     [
         (lambda _: None, r"(closed the connection|reset by peer|broken pipe) \("),
-        (answering(b""), r"within 1 s \(is it stopped or overloaded\? if not, "),
+        (answer_once(b""), r"within 1 s \(is it stopped or overloaded\? if not, "),
     ],
 )
 def test_a_server_that_never_answered_is_named_with_what_to_check(
@@ -239,7 +239,7 @@ def test_a_server_that_never_answered_is_named_with_what_to_check(
 
 
 def test_https_to_a_server_without_tls_names_the_scheme(serve: Serve, pool_of: PoolOf) -> None:
-    server = serve(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    server = serve(answer_once(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(
         ServiceUnavailableError, match="does not speak TLS: write http://"
     ) as caught:
@@ -260,7 +260,7 @@ def test_opening_a_connection_ends_in_time(
 ) -> None:
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError) as caught:
-        ask(pool_of(serve(answering(b"")).uri, **properties))
+        ask(pool_of(serve(answer_once(b"")).uri, **properties))
     assert time.monotonic() - started < _LATEST
     assert "hunter2" not in str(caught.value)
 
@@ -315,7 +315,7 @@ def http_reply(status: str, body: bytes) -> bytes:
 def test_http_answers_are_classified(
     serve: Serve, pool_of: PoolOf, reply: bytes, error: str, says: str
 ) -> None:
-    pool = pool_of(serve(answering_http(reply)).url, **{"http.token": "hunter2"})
+    pool = pool_of(serve(answer_http(reply)).url, **{"http.token": "hunter2"})
     with pytest.raises(Exception, match=says) as caught:
         ask(pool, repeatable=False)
     assert type(caught.value).__name__ == error
@@ -371,7 +371,7 @@ def test_nothing_is_sent_on_a_connection_that_the_server_ends(
 ) -> None:
     body = header() + names(b"a")
     reply = http_reply("200 OK\r\nConnection: close", body)
-    pool = pool_of(serve(answering_http(reply)).url)
+    pool = pool_of(serve(answer_http(reply)).url)
     with pytest.raises(ServiceUnavailableError, match="only one request per connection"):
         pool.call(
             lambda c: [c.hms.get_all_databases() for _ in range(2)], name="both", repeatable=True
@@ -381,7 +381,7 @@ def test_nothing_is_sent_on_a_connection_that_the_server_ends(
 def test_a_refusal_counts_before_its_body_has_come(serve: Serve, pool_of: PoolOf) -> None:
     reply = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\nab"
     with pytest.raises(PermissionDeniedError, match="403"):
-        ask(pool_of(serve(answering_http(reply)).url))
+        ask(pool_of(serve(answer_http(reply)).url))
 
 
 def test_a_chunked_reply_that_breaks_off_is_a_lost_connection(
@@ -578,7 +578,7 @@ def test_messages_come_in_frames_after_the_handshake() -> None:
     assert len(first) == len(second)
 
 
-def answering_client(*messages: Message) -> Callable[[socket.socket], None]:
+def answer_responses(*messages: Message) -> Callable[[socket.socket], None]:
     """Send one message for each response of the client, then wait for it to leave."""
 
     def serve(client: socket.socket) -> None:
@@ -612,7 +612,7 @@ def test_a_handshake_that_fails_is_unauthenticated(
     properties: dict[str, str], messages: Iterable[Message], says: str
 ) -> None:
     with pytest.raises(UnauthenticatedError, match=says):
-        ask_server(answering_client(*messages), properties)
+        ask_server(answer_responses(*messages), properties)
 
 
 def test_a_handshake_of_any_size_is_not_read() -> None:
@@ -673,4 +673,4 @@ def test_kerberos_without_its_package_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(InvalidInputError, match=r"pip install 'lance-bridge\[hive-kerberos\]'"):
-        ask_server(answering_client(), {"auth.mechanism": "kerberos"})
+        ask_server(answer_responses(), {"auth.mechanism": "kerberos"})

@@ -299,7 +299,7 @@ BEGINNINGS = {
 
 
 @contextmanager
-def trickling(beginning: bytes, more: bytes, times: float = float("inf")) -> Iterator[str]:
+def slow_server(beginning: bytes, more: bytes, times: float = float("inf")) -> Iterator[str]:
     """Run a server that begins an answer and goes on with it a little at a time; give its URL."""
 
     def serve(connection: socket.socket) -> None:
@@ -358,19 +358,19 @@ def while_answers_trickle(call: Callable[[str], None]) -> None:
     """Call a server for each of `BEGINNINGS`, all at once, and require that each call ends."""
     started = time.monotonic()
     with ExitStack() as servers, ThreadPoolExecutor(len(BEGINNINGS)) as pool:
-        urls = [servers.enter_context(trickling(*each)) for each in BEGINNINGS.values()]
+        urls = [servers.enter_context(slow_server(*each)) for each in BEGINNINGS.values()]
         list(pool.map(call, urls))
     assert time.monotonic() - started < 30
 
 
 def test_a_slow_answer_that_comes_in_time_counts() -> None:
     beginning = OK + b'Connection: close\r\n\r\n{"name": "t"'
-    with trickling(beginning, b" }", times=1) as url:
+    with slow_server(beginning, b" }", times=1) as url:
         assert catalog_at(url).load_table(TABLE).path == TABLE
 
 
 @contextmanager
-def answering_once(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+def one_answer_server(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
     """Run a server that closes each connection after an answer; give its URL and the requests."""
     requests: list[bytes] = []
 
@@ -385,7 +385,7 @@ def answering_once(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
 def test_a_change_that_a_proxy_got_is_unknown_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with answering_once(b"") as (proxy, requests):
+    with one_answer_server(b"") as (proxy, requests):
         monkeypatch.setenv("http_proxy", proxy)
         with pytest.raises(OutcomeUnknownError):
             catalog_at("http://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
@@ -395,7 +395,7 @@ def test_a_change_that_a_proxy_got_is_unknown_and_not_repeated(
 def test_a_change_for_which_a_proxy_opens_no_tunnel_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with answering_once(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n") as (proxy, requests):
+    with one_answer_server(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n") as (proxy, requests):
         monkeypatch.setenv("https_proxy", proxy)
         with pytest.raises(ServiceUnavailableError, match="Tunnel connection failed") as caught:
             catalog_at("https://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
@@ -407,7 +407,7 @@ def test_an_answer_through_a_proxy_that_trickles_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = time.monotonic()
-    with trickling(*BEGINNINGS["a body"]) as proxy:
+    with slow_server(*BEGINNINGS["a body"]) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         with pytest.raises(ServiceUnavailableError, match="timed out"):
             catalog_at("http://unity.invalid").load_table(TABLE)

@@ -16,7 +16,7 @@ import pytest
 from lance_namespace import errors
 from lance_namespace.errors import LanceNamespaceError
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY
-from servers.replies import Replies, replying, unanswered
+from servers.replies import Replies, reply_server, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor, session_name, tag_value
@@ -46,7 +46,7 @@ def refusal(code: str, message: str = "said so") -> str:
 
 @pytest.fixture
 def sts() -> Iterator[Replies]:
-    with replying() as replies:
+    with reply_server() as replies:
         replies.body = session()
         yield replies
 

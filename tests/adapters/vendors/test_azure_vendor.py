@@ -28,7 +28,7 @@ from cryptography import x509
 from lance_namespace import errors
 from server.certificates import Authority
 from servers.processes import returns_in_child
-from servers.replies import Replies, replying, unanswered
+from servers.replies import Replies, reply_server, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.azure import AzureOptions, AzureVendor
@@ -78,7 +78,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[P
 def azure(certificate: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replies]:
     """The token endpoint and the account: the SDK sends tokens by HTTPS alone."""
     authority, own = certificate
-    with replying(own) as replies:
+    with reply_server(own) as replies:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
         monkeypatch.setenv("AZURE_AUTHORITY_HOST", replies.address)
         tenant = f"{replies.address}/adfs"

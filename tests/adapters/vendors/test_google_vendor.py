@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lance_namespace import errors
 from pydantic import ValidationError
 from servers.processes import returns_in_child
-from servers.replies import Replies, replying, unanswered
+from servers.replies import Replies, reply_server, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor, access_boundary
@@ -57,7 +57,7 @@ def private_key() -> str:
 
 @pytest.fixture
 def google() -> Iterator[Replies]:
-    with replying() as replies:
+    with reply_server() as replies:
         replies.content_type = "application/json"
         replies.by_path = {
             EXCHANGE: (200, token(VENDED_TOKEN)),

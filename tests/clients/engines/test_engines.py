@@ -24,7 +24,7 @@ from clients.catalogs import Backend, Database, rows
 from clients.conftest import RAY_ENVIRONMENT, NewDatabase
 from clients.fetched import extension_file
 from docs.gateway_pages import Reader, reader_after_python, section
-from server.gateways import serving
+from server.gateways import serve_app
 from servers.metastores import Metastores
 
 from lance_bridge_server.app import create_app
@@ -96,7 +96,7 @@ def test_duckdb_queries_a_dataset_by_the_name_of_its_variable(dataset: Any) -> N
 @pytest.fixture
 def table(database: Database) -> Iterator[dict[str, Any]]:
     """The arguments that say which table, for a gateway to each catalog."""
-    with database.backend.connect() as namespace, serving(create_app(Gateway(namespace))) as url:
+    with database.backend.connect() as namespace, serve_app(create_app(Gateway(namespace))) as url:
         yield {
             "namespace_impl": "rest",
             "namespace_properties": {"uri": url},
@@ -124,7 +124,7 @@ def test_daft_writes_and_reads_a_table(table: dict[str, Any]) -> None:
 
 @pytest.fixture
 def url(hive: Backend) -> Iterator[str]:
-    with hive.connect() as namespace, serving(create_app(Gateway(namespace))) as address:
+    with hive.connect() as namespace, serve_app(create_app(Gateway(namespace))) as address:
         yield address
 
 

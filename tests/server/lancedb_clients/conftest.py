@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from server.gateways import serving_namespace
+from server.gateways import serve_namespace
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace
@@ -22,5 +22,5 @@ def hive(
 
 @pytest.fixture(scope="package")
 def url(hive: HiveNamespace) -> Iterator[str]:
-    with serving_namespace(hive) as address:
+    with serve_namespace(hive) as address:
         yield address

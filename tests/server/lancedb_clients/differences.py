@@ -193,10 +193,10 @@ def _methods() -> Iterator[tuple[str, Action]]:
     for method, (base, samples) in METHODS.items():
         for name, sample in samples.items():
             given = dict(sample) if isinstance(sample, With) else {**base, name: sample}
-            yield f"{method}.{name}", _calling(method, given)
+            yield f"{method}.{name}", _call_of(method, given)
 
 
-def _calling(method: str, given: dict[str, Any]) -> Action:
+def _call_of(method: str, given: dict[str, Any]) -> Action:
     keywords = {name: value for name, value in given.items() if name != "args"}
     return lambda table: getattr(table, method)(*given.get("args", ()), **keywords)
 
@@ -353,10 +353,10 @@ def _builders() -> Iterator[tuple[str, Action]]:
     for name, (builder, start) in BUILDERS.items():
         for method, apply in _ANY.items():
             if hasattr(builder, method.partition("=")[0]):
-                yield f"{name}.{method}", _asking(start, apply)
+                yield f"{name}.{method}", _ask_of(start, apply)
 
 
-def _asking(start: Action, apply: Callable[[Any], Any]) -> Action:
+def _ask_of(start: Action, apply: Callable[[Any], Any]) -> Action:
     return lambda table: _ids(apply(start(table)))
 
 
@@ -420,10 +420,10 @@ def _texts() -> Iterator[tuple[str, Action]]:
     for query, samples in TEXTS.items():
         for name, options in samples.items():
             text = query(**{**_TEXT_ARGUMENTS[query], **options})
-            yield f"{query.__name__}.{name}", _searching(text)
+            yield f"{query.__name__}.{name}", _search_of(text)
 
 
-def _searching(text: Any) -> Action:
+def _search_of(text: Any) -> Action:
     return lambda table: _ids(table.search(text, query_type="fts").limit(5))
 
 

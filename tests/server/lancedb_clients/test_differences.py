@@ -17,7 +17,7 @@ import lance_namespace as api
 import lancedb
 import pytest
 from lancedb.remote.errors import HttpError
-from server.gateways import memory_namespace, serving_namespace
+from server.gateways import memory_namespace, serve_namespace
 from server.lancedb_clients.differences import CHANGES, READS, Action, rows, unknown
 
 pytestmark = [
@@ -106,7 +106,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Place]]:
         request = api.DescribeTableRequest(id=["db", name])
         return str(namespace.describe_table(request).location)
 
-    with serving_namespace(namespace) as url:
+    with serve_namespace(namespace) as url:
         remote = lancedb.connect("db://db", api_key="k", host_override=url)
         plain = lancedb.connect(root / "plain")
         found = [Place(plain, lambda name: str(root / "plain" / f"{name}.lance"))]

@@ -14,7 +14,7 @@ import pytest
 from lance_namespace import errors
 from lancedb.remote import ClientConfig, RetryConfig
 from lancedb.remote.errors import HttpError, RetryError
-from server.gateways import serving
+from server.gateways import serve_app
 from server.lancedb_clients.trials import rows
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -69,7 +69,7 @@ def failing(hive: HiveNamespace) -> FailingNamespace:
 @pytest.fixture(scope="module")
 def server(failing: FailingNamespace) -> Iterator[tuple[str, CountedRequests]]:
     app = CountedRequests(create_app(Gateway(failing)))  # type: ignore[arg-type]
-    with serving(app) as address:
+    with serve_app(app) as address:
         yield address, app
 
 

@@ -19,7 +19,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from lancedb import index, query
 from lancedb.remote.errors import HttpError
-from server.gateways import serving_namespace
+from server.gateways import serve_namespace
 from server.lancedb_clients.test_operations import SPEC
 from server.lancedb_clients.trials import rows
 from starlette.requests import HTTPConnection
@@ -206,7 +206,7 @@ def test_all_rows_of_a_directorys_table_are_returned_without_a_limit(tmp_path: P
         found: list[Any] = await (await db.open_table("t")).query().where("id > 1").to_list()
         return found
 
-    with serving_namespace(lake) as url:
+    with serve_namespace(lake) as url:
         options = {"api_key": "k", "host_override": url}
         table = lancedb.connect("db://lake", **options).create_table(
             "t", [{"id": each} for each in range(20)]
@@ -227,7 +227,7 @@ def test_large_rows_are_written_to_a_directory(tmp_path: Path, *, is_root: bool)
     served = lake if is_root else FederatedNamespace({"lake": lake})
     if is_root:
         lake.create_namespace(api.CreateNamespaceRequest(id=["lake"]))
-    with serving_namespace(served) as url:
+    with serve_namespace(served) as url:
         db = lancedb.connect("db://lake", api_key="k", host_override=url)
         table = db.create_table("t", LARGE)
         assert table.count_rows() == LARGE.num_rows
@@ -245,7 +245,7 @@ def test_more_rows_than_a_server_holds_are_refused(
 ) -> None:
     monkeypatch.setattr(execution, "_MOST_BYTES", 4 << 20)
     lake = FederatedNamespace({"lake": lance_bridge.connect("dir", {"root": str(tmp_path)})})
-    with serving_namespace(lake) as url:
+    with serve_namespace(lake) as url:
         db = lancedb.connect("db://lake", api_key="k", host_override=url)
         with pytest.raises(ValueError, match="at most 4 MiB of rows at once"):
             db.create_table("t", LARGE)
@@ -335,7 +335,7 @@ def test_pages_by_name_read_all_pages_of_the_namespace() -> None:
 
 
 def test_a_catalogs_databases_are_below_the_prefix(hive: HiveNamespace) -> None:
-    with serving_namespace(
+    with serve_namespace(
         FederatedNamespace({"prod": hive}), databases=DatabasePaths(prefix=["prod"])
     ) as url:
         catalog = lancedb.connect_catalog(url, api_key="k")
@@ -422,7 +422,7 @@ def test_a_table_of_pylances_directory_has_its_schema(tmp_path: Path) -> None:
     lake.create_namespace(api.CreateNamespaceRequest(id=["lake"]))
     kinds = (pa.timestamp("ms", "UTC"), pa.decimal128(10, 2), pa.duration("ns"))
     row = pa.table({str(kind): pa.array([None], kind) for kind in kinds})
-    with serving_namespace(lake) as url:
+    with serve_namespace(lake) as url:
         db = lancedb.connect("db://lake", api_key="k", host_override=url)
         assert db.create_table("t", row).schema == row.schema
 

@@ -17,7 +17,7 @@ import pytest
 from core.memory_catalog import SERVERS
 from playwright.sync_api import Browser, Page, sync_playwright
 from server.authenticated import AUDIENCE, identity_provider
-from server.gateways import cedar, serving
+from server.gateways import cedar, serve_app
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
@@ -169,7 +169,7 @@ def signed_in_pages(directory: Path) -> Iterator[SignedInPages]:
             audit=open_audit_log(directory / "audit.log"),
             catalogs=catalogs,
         )
-        url = stack.enter_context(serving(create_app(gateway)))
+        url = stack.enter_context(serve_app(create_app(gateway)))
         yield SignedInPages(url, key)
 
 

@@ -15,7 +15,7 @@ from server.gateways import (
     clients,
     declare,
     memory_namespace,
-    serving_namespace,
+    serve_namespace,
 )
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
@@ -55,7 +55,7 @@ def url(log: Path) -> Iterator[str]:
     namespace = memory_namespace(directory / "lake")
     create_articles(namespace)
     authorizer = cedar(directory, POLICIES)
-    with serving_namespace(
+    with serve_namespace(
         namespace,
         authenticator=NamedByHeader(),
         authorizer=authorizer,
@@ -195,7 +195,7 @@ def test_versions_name_who_wrote_them(namespace: Any) -> None:
 
 
 def test_the_page_can_be_switched_off(namespace: Any) -> None:
-    with serving_namespace(namespace, authenticator=NamedByHeader(), ui=False) as url:
+    with serve_namespace(namespace, authenticator=NamedByHeader(), ui=False) as url:
         assert httpx.get(f"{url}/ui", headers={"x-user": "ann"}).status_code == 404
 
 

@@ -18,7 +18,7 @@ from server.gateways import (
     clients,
     declare,
     memory_namespace,
-    serving_namespace,
+    serve_namespace,
 )
 from server.ui.browsers import Browser, HtmlPage
 
@@ -72,7 +72,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     create_articles(bad)
     shutil.rmtree(directory / "bad" / "root" / "sales.db" / "articles.lance" / "_versions")
     catalogs = {"good": good, "bad": bad}
-    with serving_namespace(
+    with serve_namespace(
         FederatedNamespace({**catalogs, "dead": _down}),  # type: ignore[dict-item]
         authenticator=NamedByHeader(),
         authorizer=cedar(directory, POLICIES),
@@ -152,7 +152,7 @@ def test_the_doctor_runs_where_the_principal_may(url: str) -> None:
 
 def test_the_doctor_is_not_offered_for_catalogs_that_it_does_not_know(tmp_path: Path) -> None:
     directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
-    with serving_namespace(PublicAnswers(directory, ())) as url:
+    with serve_namespace(PublicAnswers(directory, ())) as url:
         browser = Browser(url)
         assert "Run the doctor" not in browser.get("/ui/health").text
         answer = browser.get("/ui/doctor")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace.errors import InvalidInputError
-from server.authenticated import LIST, Clock, Served, serve, serving_settings, write_config
+from server.authenticated import LIST, Clock, Served, serve, serve_settings, write_config
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
 
@@ -35,15 +35,15 @@ def audit(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
 
 @pytest.fixture
 def served(tmp_path: Path, keys: ApiKeyFile, key: str) -> Iterator[Served]:  # noqa: ARG001 - the file
-    with serving(tmp_path, keys) as found:
+    with serve_with_keys(tmp_path, keys) as found:
         yield found
 
 
-def serving(directory: Path, keys: ApiKeyFile, **settings: Any) -> Any:
+def serve_with_keys(directory: Path, keys: ApiKeyFile, **settings: Any) -> Any:
     method = {"method": "api_keys", "file": str(keys.path)}
     audit = {"to": str(directory / "audit.log")}
     (directory / "lake").mkdir(exist_ok=True)
-    return serving_settings(directory / "lake", authentication=[method], audit=audit, **settings)
+    return serve_settings(directory / "lake", authentication=[method], audit=audit, **settings)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_cookie_is_for_the_page_alone_and_has_no_key(
 def test_a_cookie_is_secure_unless_it_is_of_this_machine(tmp_path: Path, keys: ApiKeyFile) -> None:
     keys.add("ann")
     address = "https://lake.example.com"
-    with serving(tmp_path, keys, login={"address": address}) as served:
+    with serve_with_keys(tmp_path, keys, login={"address": address}) as served:
         form = httpx.get(f"{served.url}/ui/login")
         [cookie] = form.headers.get_list("set-cookie")
     assert cookie.startswith("__Secure-lance_bridge_form=")
@@ -230,7 +230,7 @@ def test_keys_of_the_configuration_are_replaced_without_an_end_of_sessions(
     found = []
     for lines in (f"{first}\n", f"{second}\n{first}\n", f"{second}\n"):
         file.write_text(lines)
-        with serving(tmp_path, keys, login={"key_file": str(file)}) as served:
+        with serve_with_keys(tmp_path, keys, login={"key_file": str(file)}) as served:
             browser = Browser(served.url)
             if not cookie:
                 browser.sign_in(key)
@@ -309,7 +309,7 @@ def test_a_login_leads_to_no_other_site(browser: Browser, key: str, target: str)
 
 
 def test_attempts_that_fail_are_limited(tmp_path: Path, keys: ApiKeyFile, key: str) -> None:
-    with serving(tmp_path, keys, login={"failures": "2/hour"}) as served:
+    with serve_with_keys(tmp_path, keys, login={"failures": "2/hour"}) as served:
         browser = Browser(served.url)
         answers = [browser.sign_in("lbk_x") for _ in range(3)]
         assert [each.status_code for each in answers] == [401, 401, 429]

@@ -16,7 +16,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from server.gateways import clients, declare, memory_namespace, serving_namespace
+from server.gateways import clients, declare, memory_namespace, serve_namespace
 from server.ui.browsers import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
@@ -284,7 +284,7 @@ def prod(tmp_path: Path) -> Any:
 def test_the_lines_read_the_table(
     prod: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving_namespace(FederatedNamespace({"prod": prod})) as url:
+    with serve_namespace(FederatedNamespace({"prod": prod})) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
         pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_configuration.py
         for lines in (pylance, lancedb):
@@ -306,7 +306,7 @@ def test_the_lines_read_the_table(
 def test_the_lines_of_lancedb_name_the_configured_database(
     prod: Any, databases: DatabasePaths, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving_namespace(FederatedNamespace({"prod": prod}), databases=databases) as url:
+    with serve_namespace(FederatedNamespace({"prod": prod}), databases=databases) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
         lines = page.code[1]
         assert f'"db://{name}"' in lines
@@ -334,7 +334,7 @@ def test_a_namespace_that_is_no_database_has_no_name(
 
 def test_the_lines_have_the_address_in_browsers(prod: Any) -> None:
     address = "https://lake.example.com"
-    with serving_namespace(FederatedNamespace({"prod": prod}), login=Login(address=address)) as url:
+    with serve_namespace(FederatedNamespace({"prod": prod}), login=Login(address=address)) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
     pylance, lancedb, _, curl = page.code
     assert all(address in each and url not in each for each in (pylance, lancedb, curl))

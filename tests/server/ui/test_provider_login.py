@@ -16,7 +16,7 @@ from server.authenticated import (
     IdentityProvider,
     Served,
     identity_provider,
-    serving_settings,
+    serve_settings,
 )
 from server.ui.browsers import Browser, HtmlPage
 
@@ -43,11 +43,13 @@ def served(
 ) -> Iterator[Served]:
     directory = tmp_path_factory.mktemp("provider")
     (directory / "secret").write_text(f"{SECRET}\n")
-    with serving(directory, provider, client_secret_file=str(directory / "secret")) as found:
+    with serve_with_provider(
+        directory, provider, client_secret_file=str(directory / "secret")
+    ) as found:
         yield found
 
 
-def serving(
+def serve_with_provider(
     directory: Path, provider: IdentityProvider, limits: dict[str, str] | None = None, **login: Any
 ) -> Any:
     method = {
@@ -56,7 +58,7 @@ def serving(
         "audiences": ["lance"],
         "login": {"client_id": CLIENT, **login},
     }
-    return serving_settings(directory, authentication=[method], login=limits or {})
+    return serve_settings(directory, authentication=[method], login=limits or {})
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_providers_and_clients_differ(
     login: dict[str, Any] = {"client_secret_env": "UI_SECRET"} if secret else {}
     with identity_provider(shape) as provider:
         provider.add_client(CLIENT, secret)
-        with serving(tmp_path, provider, **login) as served:
+        with serve_with_provider(tmp_path, provider, **login) as served:
             browser = Browser(served.url)
             page = browser.get(start(browser))
             assert "Signed in as ann" in HtmlPage.of(page.text).text
@@ -187,7 +189,9 @@ def test_only_callbacks_with_an_attempt_count_as_failed_attempts(
 ) -> None:
     (tmp_path / "secret").write_text(SECRET)
     limit = {"failures": "2/hour"}
-    with serving(tmp_path, provider, limit, client_secret_file=str(tmp_path / "secret")) as served:
+    with serve_with_provider(
+        tmp_path, provider, limit, client_secret_file=str(tmp_path / "secret")
+    ) as served:
         browser = Browser(served.url)
         answers = [browser.get("/ui/login/callback?state=x").status_code for _ in range(3)]
         for _ in range(3):
@@ -228,7 +232,7 @@ def test_a_provider_that_fails_is_named(browser: Browser, provider: IdentityProv
 def test_a_provider_that_is_down_is_named(tmp_path: Path) -> None:
     with identity_provider("okta") as provider:
         provider.add_client(CLIENT)
-        with serving(tmp_path, provider) as served:
+        with serve_with_provider(tmp_path, provider) as served:
             browser = Browser(served.url)
             link = start(browser)
             provider.stop()
@@ -243,7 +247,7 @@ def test_a_provider_that_fails_is_not_asked_again_for_each_login(
     method = {"method": "oidc", "issuer": provider.issuer, "audiences": ["lance"]}
     wrong = f"{provider.issuer}/no-such-document"
     login = {**method, "discovery": wrong, "login": {"client_id": CLIENT}}
-    with serving_settings(tmp_path, authentication=[login]) as served:
+    with serve_settings(tmp_path, authentication=[login]) as served:
         browser = Browser(served.url)
         link = f"{served.url}{start(browser)}"
         before = provider.requests
@@ -255,7 +259,9 @@ def test_a_provider_that_fails_is_not_asked_again_for_each_login(
 
 def test_a_wrong_secret_is_refused(tmp_path: Path, provider: IdentityProvider) -> None:
     (tmp_path / "secret").write_text("wrong")
-    with serving(tmp_path, provider, client_secret_file=str(tmp_path / "secret")) as served:
+    with serve_with_provider(
+        tmp_path, provider, client_secret_file=str(tmp_path / "secret")
+    ) as served:
         browser = Browser(served.url)
         page = browser.get(start(browser))
     assert page.status_code == 401
@@ -272,11 +278,11 @@ def test_a_session_ends_when_its_provider_is_taken_away(
         other.add_client(CLIENT)
         login = {"key_file": str(key_file)}
         left = {**method, "issuer": other.issuer, "login": {"client_id": CLIENT}}
-        with serving_settings(tmp_path, authentication=[left], login=login) as served:
+        with serve_settings(tmp_path, authentication=[left], login=login) as served:
             browser = Browser(served.url)
             browser.get(start(browser))
             assert browser.get("/ui/account").status_code == 200
             cookie = browser.cookie("session")
-        with serving_settings(tmp_path, authentication=[method], login=login) as served:
+        with serve_settings(tmp_path, authentication=[method], login=login) as served:
             answer = httpx.get(f"{served.url}/ui/account", cookies={"lance_bridge_session": cookie})
             assert answer.status_code == 401

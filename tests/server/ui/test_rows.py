@@ -306,7 +306,7 @@ def test_rows_that_take_too_long_are_shown_in_part(
 
 
 @contextmanager
-def serving(directory: Path, kind: str, values: list[Any], policies: str = "") -> Iterator[Any]:
+def serve_blobs(directory: Path, kind: str, values: list[Any], policies: str = "") -> Iterator[Any]:
     """Yield the clients of a server with a table of blobs."""
     field, make, version = KINDS[kind]
     namespace = memory_namespace(directory)
@@ -336,7 +336,7 @@ def images_of(page: HtmlPage) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blobs_are_shown_like_binary_values(tmp_path: Path, kind: str) -> None:
-    with serving(tmp_path, kind, VALUES) as client_of:
+    with serve_blobs(tmp_path, kind, VALUES) as client_of:
         page = page_of(client_of)
         assert [each for each in page.cells if each != "b"][-len(CELLS) :] == CELLS
         [image] = images_of(page)
@@ -352,7 +352,7 @@ def test_blobs_are_shown_like_binary_values(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_page_and_version_has_the_bytes_of_its_own_rows(tmp_path: Path, kind: str) -> None:
     values = [b"row %02d" % number for number in range(15)]
-    with serving(tmp_path, kind, values) as client_of:
+    with serve_blobs(tmp_path, kind, values) as client_of:
         second = page_of(client_of, "?size=10&offset=10")
         texts = [f"blob, 6 B: {value.hex(' ')}" for value in values]
         assert [each for each in second.cells if each.startswith("blob, ")] == texts[10:]
@@ -365,7 +365,7 @@ def test_an_image_of_a_blob_is_for_those_who_may_read_the_rows(tmp_path: Path) -
     permit(principal == User::"ann", action, resource);
     permit(principal == User::"carl", action in Action::"see", resource);
     """
-    with serving(tmp_path, "extension", [IMAGE], policies) as client_of:
+    with serve_blobs(tmp_path, "extension", [IMAGE], policies) as client_of:
         [image] = images_of(page_of(client_of))
         for user, status in (("ann", 200), ("carl", 403), ("eve", 404), ("", 401)):
             assert client_of(user)("GET", image).status_code == status, user
@@ -375,7 +375,7 @@ def test_of_a_blob_that_refers_to_a_file_only_the_size_is_shown(tmp_path: Path) 
     file = tmp_path / "secret.png"
     file.write_bytes(IMAGE)
     blob = lance.blob.Blob(uri=file.as_uri())
-    with serving(tmp_path, "extension", [blob, b"inside"]) as client_of:
+    with serve_blobs(tmp_path, "extension", [blob, b"inside"]) as client_of:
         page = page_of(client_of)
         assert images_of(page) == []
         assert any(each.startswith("blob, ") and ":" not in each for each in page.cells)
@@ -384,7 +384,7 @@ def test_of_a_blob_that_refers_to_a_file_only_the_size_is_shown(tmp_path: Path) 
 
 
 def test_a_page_says_why_it_has_no_bytes(tmp_path: Path) -> None:
-    with serving(tmp_path, "extension", [IMAGE]) as client_of:
+    with serve_blobs(tmp_path, "extension", [IMAGE]) as client_of:
         [file] = tmp_path.rglob("*.blob")
         file.unlink()
         page = page_of(client_of)

@@ -110,7 +110,7 @@ def fields_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(answer["schema"])["fields"]}
 
 
-def losing(change: str, error: Exception, when: Moment) -> Callable[[str, Moment], None]:
+def fault_of_change(change: str, error: Exception, when: Moment) -> Callable[[str, Moment], None]:
     """Return a fault of the catalog in memory: a change that fails, before or after it is done."""
 
     def fault(name: str, moment: Moment) -> None:

@@ -24,7 +24,7 @@ from lance_bridge_spark.source.options import CATALOG_OPTION, SQL_PREFIX, TABLE_
 from lance_bridge_spark.source.writer import Stage
 from lance_bridge_spark.sql import service as sql_service
 
-from .service_requests import ID, NAME, TABLE, Service, fields_of, losing, struct
+from .service_requests import ID, NAME, TABLE, Service, fault_of_change, fields_of, struct
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#create-and-replace-with-a-query")]
 
@@ -138,7 +138,9 @@ def test_a_failed_query_leaves_nothing_and_can_be_repeated(
 
 def test_a_catalog_that_refuses_the_entry_leaves_no_data(service: Service, tmp_path: Path) -> None:
     staged = staged_rows(service, 1)
-    service.server.fault = losing("create_table", PermissionDeniedError("not yours"), "before")
+    service.server.fault = fault_of_change(
+        "create_table", PermissionDeniedError("not yours"), "before"
+    )
     assert refused(service, staged) == 15
     assert not files_under(tmp_path)
     service.server.fault = None
@@ -147,7 +149,7 @@ def test_a_catalog_that_refuses_the_entry_leaves_no_data(service: Service, tmp_p
 
 def test_an_entry_whose_reply_is_lost_is_found_and_the_abort_leaves_it(service: Service) -> None:
     staged = staged_rows(service, 1)
-    service.server.fault = losing("create_table", OutcomeUnknownError("lost"), "after")
+    service.server.fault = fault_of_change("create_table", OutcomeUnknownError("lost"), "after")
     commit(service, staged)
     abort(service, staged)
     assert service.ids_in(TABLE) == [1]
@@ -352,7 +354,7 @@ def test_rows_of_a_replaced_table_that_is_renamed_at_once_outlive_the_abort(
 ) -> None:
     service.create(TABLE)
     staged = staged_rows(service, 7, op="stage_replace", team="sales")
-    service.server.fault = losing("alter_table", TableNotFoundError("renamed"), "before")
+    service.server.fault = fault_of_change("alter_table", TableNotFoundError("renamed"), "before")
     assert refused(service, staged) == 4
     service.server.fault = None
     service.ask("rename_table", table=TABLE, to=["other"])

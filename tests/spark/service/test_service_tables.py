@@ -27,7 +27,17 @@ from lance_bridge_spark.source.options import (
 from lance_bridge_spark.source.worker_calls import LanceError
 
 from .. import source_helpers
-from .service_requests import ID, NAME, NAMESPACE, TABLE, VECTOR, Service, fields_of, losing, struct
+from .service_requests import (
+    ID,
+    NAME,
+    NAMESPACE,
+    TABLE,
+    VECTOR,
+    Service,
+    fault_of_change,
+    fields_of,
+    struct,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -552,7 +562,7 @@ def test_a_catalog_without_changes_of_namespaces_gives_its_reason(service: Servi
 
 
 def test_a_change_whose_reply_is_lost_is_found_to_have_happened(service: Service) -> None:
-    service.server.fault = losing("alter_namespace", OutcomeUnknownError("lost"), "after")
+    service.server.fault = fault_of_change("alter_namespace", OutcomeUnknownError("lost"), "after")
     service.ask("alter_namespace", namespace=NAMESPACE, set={"k": "v"}, unset=[])
     assert service.server.effects == ["alter_namespace"]
     assert _properties(service, NAMESPACE) == {"k": "v"}

@@ -14,7 +14,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import serving
+from server.gateways import serve_app
 from server.http_requests import done, refused
 
 from lance_bridge_federated import FederatedNamespace
@@ -72,7 +72,7 @@ def served(
         readiness=ReadinessSettings(timeout=TIMEOUT, keep=0.001),
         limits=Limits(threads=8),
     )
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serve_app(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
     gateway.health.close()
 

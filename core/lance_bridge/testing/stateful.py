@@ -185,7 +185,7 @@ def _outcome(call: Callable[[], Any]) -> tuple[ErrorCode | None, Any]:
 
 
 class CatalogMachine(RuleBasedStateMachine):
-    """Drives a catalog and the model side by side. A subclass sets ``target``."""
+    """Drives a catalog and the model side by side. ``target`` is set by :func:`machine_for`."""
 
     target: Target
 
@@ -423,13 +423,23 @@ class CatalogMachine(RuleBasedStateMachine):
             assert self.ns.storage.ids(location) == ids, f"data at {location}"
 
 
+def machine_for(tested: Target) -> type[CatalogMachine]:
+    """Return a machine that drives one target."""
+
+    # Hypothesis derives the sequences of ``derandomize`` from the text of this class.
+    class BoundMachine(CatalogMachine):
+        target = tested
+
+    return BoundMachine
+
+
 class StatefulCases(Cases):
     """The whole catalog, compared with the model."""
 
     def test_random_sequences_of_operations_agree_with_the_model(self, target: Target) -> None:
         bounds = target.stateful_bounds
         run_state_machine_as_test(
-            type("BoundMachine", (CatalogMachine,), {"target": target}),
+            machine_for(target),
             settings=settings(
                 max_examples=bounds.examples,
                 stateful_step_count=bounds.steps,

@@ -213,8 +213,12 @@ class Gateway:
         Raises:
             CatalogUnavailableError: (17) the catalog does not respond.
         """
+        # A request has no slot if it has no principal to count it for.
+        slot: Slot | None = getattr(request.state, "slot", None)
+        principal: Principal | None = getattr(request.state, "principal", None)
+        owner = principal.name if principal else ""
         if catalog is None:
-            return await self._run(request, work, operation, limit)
+            return await self._operations.run(work, operation, limit, Use(owner), slot)
         catalog.check()
         loop, waiting = asyncio.get_running_loop(), self._operations.places
         catalog.on_open = partial(
@@ -222,7 +226,8 @@ class Gateway:
         )
         slow = loop.call_later(catalog.timeout, catalog.suspect)
         try:
-            result = await self._run(request, work, operation, limit, catalog.name)
+            use = Use(owner, catalog.name)
+            result = await self._operations.run(work, operation, limit, use, slot)
         except ServiceUnavailableError:
             catalog.suspect()
             raise
@@ -230,20 +235,6 @@ class Gateway:
             slow.cancel()
         catalog.note_answer()
         return result
-
-    async def _run(
-        self,
-        request: Request,
-        work: Callable[[], T],
-        operation: Operation,
-        limit: TimeLimit,
-        catalog: str | None = None,
-    ) -> T:
-        # A request has no slot if it has no principal to count it for.
-        slot: Slot | None = getattr(request.state, "slot", None)
-        principal: Principal | None = getattr(request.state, "principal", None)
-        use = Use(principal.name if principal else "", catalog)
-        return await self._operations.run(work, operation, limit, use, slot)
 
     def execution(self, request: Request, call: Call, arguments: list[Any], run: Run) -> Execution:
         """Return the execution of a call for the principal of a request.

@@ -60,11 +60,6 @@ class Use(NamedTuple):
     catalog: str | None = None
     """The catalog that is called; None if it is none, or not known."""
 
-    def counters(self) -> list[tuple[str, str]]:
-        """Return the counters of the places in use."""
-        of_catalog = [("catalog", self.catalog)] if self.catalog is not None else []
-        return [("owner", self.owner), *of_catalog]
-
 
 _NOBODY = Use()
 
@@ -94,6 +89,9 @@ class FairPlaces:
         Raises:
             ServiceUnavailableError: (17) too many requests of this principal wait.
         """
+        if not self._waiting and self._has_room(use):
+            self._count(use, 1)
+            return
         waiting = self._waiting.setdefault(use.owner, [])
         if len(waiting) >= self._most_waiting:
             raise ServiceUnavailableError(
@@ -115,7 +113,8 @@ class FairPlaces:
     def release(self, use: Use) -> None:
         """Return a place."""
         self._count(use, -1)
-        self._grant()
+        if self._waiting:
+            self._grant()
 
     def refuse(self, catalog: str, error: Callable[[], Exception]) -> None:
         """Raise an error in the requests that wait to call a catalog."""
@@ -129,7 +128,8 @@ class FairPlaces:
         """Give each free place to the principal that has got none for the longest time."""
         for owner in list(self._waiting):
             waiting = self._waiting[owner]
-            found = next((each for each in waiting if self._may_have(each)), None)
+            pending = (each for each in waiting if not each.place.done())  # else just cancelled
+            found = next((each for each in pending if self._has_room(each.use)), None)
             if found is not None:
                 waiting.remove(found)
                 found.place.set_result(None)
@@ -138,20 +138,21 @@ class FairPlaces:
             if not waiting:
                 del self._waiting[owner]
 
-    def _may_have(self, asked: _Waiting) -> bool:
-        """Return whether there is a place for a request, which may just have been cancelled."""
-        return (
-            self._free > 0
-            and not asked.place.done()
-            and all(self._held[key] < self._shares[key[0]] for key in asked.use.counters())
-        )
+    def _has_room(self, use: Use) -> bool:
+        counters = self._counters(use)
+        return self._free > 0 and all(self._held[key] < self._shares[key[0]] for key in counters)
 
     def _count(self, use: Use, added: int) -> None:
         self._free -= added
-        for key in use.counters():
+        for key in self._counters(use):
             self._held[key] += added
             if not self._held[key]:
                 del self._held[key]
+
+    @staticmethod
+    def _counters(use: Use) -> list[tuple[str, str]]:
+        of_catalog = [("catalog", use.catalog)] if use.catalog is not None else []
+        return [("owner", use.owner), *of_catalog]
 
 
 class _Waiting(NamedTuple):

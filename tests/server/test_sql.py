@@ -170,6 +170,9 @@ def test_functions_in_the_lists_are_those_of_lance(dataset: lance.LanceDataset) 
         ("update_table", {"updates": [["id", "id / (id - id)"]]}, InvalidInputError,
          "Divide by zero"),
         ("delete_from_table", {"predicate": "id"}, InvalidInputError, "not return a boolean"),
+        ("explain_table_query_plan", {"query": {"k": 1, "vector": {}, "filter": "id"}},
+         InvalidInputError, "does not return a boolean"),
+        ("query_table", {"nprobes": 1 << 40}, InvalidInputError, "number in the request"),
     ],
 )  # fmt: skip
 def test_wrong_expressions_have_readable_errors_in_a_directory(

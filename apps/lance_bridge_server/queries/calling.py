@@ -16,7 +16,7 @@ from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
 from ..operations import Answer, Body, Operation
-from .native_errors import readable_error
+from .native_errors import NATIVE_ERRORS, readable_error
 from .sql import check_request
 
 Method = Callable[[LanceNamespace, Any], Any]
@@ -47,8 +47,8 @@ def call_namespace(
     require_extensions(namespace, arguments[0])
     try:
         return _call(namespace, operation, arguments, method)
-    except LanceNamespaceError as error:
-        readable = readable_error(error)
+    except (LanceNamespaceError, *NATIVE_ERRORS) as error:
+        readable = readable_error(operation.name, error)
         if readable is error:
             raise
         raise readable from error

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import re
 
-from lance_namespace.errors import (
-    ErrorCode,
-    InvalidInputError,
-    LanceNamespaceError,
-    TableColumnNotFoundError,
-)
+from lance_namespace.errors import ErrorCode, InvalidInputError, TableColumnNotFoundError
 
 _RUST = re.compile(r"location: Location \{|/rust/[\w/-]+\.rs:\d+|/library/[\w/-]+\.rs:\d+")
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
@@ -22,33 +17,55 @@ _NAMED = re.compile(r"No field named ([^.]+|\"[^\"]+\")\.|column (\S+) does not 
 _PRINTED = re.compile(rf"\b(\w+) \{{ (?:source|message): (?:\w+\()?{_TEXT}")
 _PLACE = re.compile(r",? /[\w/.-]+\.rs:\d+:\d+")
 _PREFIX = re.compile(
-    r"^(?:(?:Invalid input|Invalid user input|Error during planning|Execution error|Arrow error"
-    r"|Error applying filter expression to batch|Error resolving filter expression): )+"
+    r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
+    r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
 )
-_WRONG_REQUEST = ("InvalidInput", "Execution", "Index", "SchemaMismatch")
+_WRONG_REQUEST = ("InvalidInput", "Execution", "Index", "NotSupported", "SchemaMismatch")
 _ON_A_ROW = "LanceError(Arrow): "
+_INVALID = "Invalid user input: "
+_MALFORMED = ("Failed to read IPC stream", "No data provided")
+"""What pylance's namespaces say of rows that they cannot read."""
+NATIVE_ERRORS = (RuntimeError, OverflowError)
+"""What they raise besides errors of the API."""
 _HINT = "\n\tCandidate functions"
 
 
-def readable_error(error: LanceNamespaceError) -> LanceNamespaceError:
+def readable_error(operation: str, error: Exception) -> Exception:
     """Return an error with the code and the text of what is wrong with the request.
 
     Returns:
         TableColumnNotFound (12), or InvalidInput (13); the error itself if it has another cause.
     """
-    text = str(error)
-    if error.code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT) or not _RUST.search(text):
+    if isinstance(error, OverflowError):
+        return InvalidInputError(f"{operation}: a number in the request is too large")
+    text, code = str(error), getattr(error, "code", ErrorCode.INTERNAL)
+    if code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT):
         return error
-    missing = _MISSING.search(text) or _NAMED.search(text)
+    missing = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
     if missing is not None:
         name = next(filter(None, missing.groups()))
         return TableColumnNotFoundError(f"There is no column {_unescape(name)}")
+    wrong = _what_is_wrong(text, is_known=code == ErrorCode.INVALID_INPUT)
+    return InvalidInputError(_plain(wrong)) if wrong else error
+
+
+def _what_is_wrong(text: str, *, is_known: bool) -> str:
+    """Return what is wrong with the request; empty if the text is about something else.
+
+    Args:
+        is_known: Whether the error's code says that the request is wrong.
+    """
+    if any(each in text for each in _MALFORMED):
+        return text.partition("IoError")[0].rstrip(": ")
+    if not _RUST.search(text):
+        return ""
     printed = _PRINTED.search(text)
     if printed is not None and printed[1] in _WRONG_REQUEST:
-        return InvalidInputError(_plain(_unescape(printed[2])))
-    if error.code == ErrorCode.INVALID_INPUT or _ON_A_ROW in text:
-        return InvalidInputError(_plain(text.rpartition(_ON_A_ROW)[2]))
-    return error
+        return _unescape(printed[2])
+    for mark in (_ON_A_ROW, _INVALID):
+        if mark in text:
+            return text.rpartition(mark)[2]
+    return text if is_known else ""
 
 
 def _unescape(text: str) -> str:

@@ -1,0 +1,170 @@
+"""Readers that try to end or block a gateway: random SQL, rows, headers and closed connections."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import lance
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+from server.expressions import Expressions
+from server.gateways import GatewayProcess
+from server.http_requests import ARROW, dial, done
+
+from lance_bridge.testing.calls import ipc
+
+pytestmark = [pytest.mark.slow, pytest.mark.spec("server.md#queries")]
+
+SECONDS = float(os.environ.get("LANCE_BRIDGE_TEST_SECONDS", "300"))
+SEED = int(os.environ.get("LANCE_BRIDGE_TEST_SEED", "41"))
+LONGEST = 1.0
+"""How long a request of another principal may take."""
+SERVER_BYTES = 1 << 30
+TABLE = "/v1/table/lake$t"
+CONFIGURATION = """
+catalogs: {{lake: {{impl: dir, root: '{root}'}}}}
+authentication: [{{method: proxy, networks: ['127.0.0.0/8'], header: x-user}}]
+queries: {{processes: 4, kept: 2, memory_bytes: 1073741824, cpu_seconds: 20}}
+limits: {{operation_seconds: 30}}
+"""
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    count = 1000
+    rows = pa.table({
+        "id": range(count),
+        "word": [f"word {i} " * 20 for i in range(count)],
+        "vector": pa.FixedSizeListArray.from_arrays(np.zeros(8 * count, np.float32), 8),
+        "list": [[i, i + 1] for i in range(count)],
+        "part": [{"x": i, "y": str(i)} for i in range(count)],
+        "at": pa.array(range(count), pa.timestamp("us")),
+    })  # fmt: skip
+    lance.write_dataset(rows, str(tmp_path / "lake" / "t.lance"))
+    file = tmp_path / "server.yaml"
+    file.write_text(CONFIGURATION.format(root=tmp_path / "lake"))
+    with GatewayProcess(tmp_path / "log", "--config", str(file)) as process:
+        yield process
+
+
+class Attacker:
+    """A principal that sends one random request after the other."""
+
+    def __init__(self, url: str, seed: int, statuses: Counter[int]) -> None:
+        self._random = random.Random(seed)
+        self._expressions = Expressions(self._random)
+        self._http = httpx.Client(base_url=url, headers={"x-user": f"attacker-{seed}"}, timeout=90)
+        self._url = url
+        self._statuses = statuses
+
+    def act(self) -> None:
+        """Send a request, and check that its answer is no fault of the server."""
+        kinds = (self._query, self._query, self._query, self._count, self._explain, self._update,
+                 self._rows, self._page, self._leave)  # fmt: skip
+        response = self._random.choice(kinds)()
+        if response is not None:
+            self._statuses[response.status_code] += 1
+            assert response.status_code in {200, 400, 404, 413, 415, 429, 500, 503}, response.text
+
+    def _query(self) -> httpx.Response:
+        body: dict[str, Any] = {"vector": {}, "k": self._random.choice((1, 10, 1 << 31))}
+        if self._random.random() < 0.7:
+            body["filter"] = self._expressions.any()
+        else:
+            body["columns"] = {"column_aliases": {"c": self._expressions.any()}}
+        if self._random.random() < 0.2:
+            body["vector"] = {"single_vector": [0.5] * self._random.choice((1, 8, 10_000))}
+            body |= {"nprobes": 1 << 30, "refine_factor": 1 << 30, "ef": 1 << 30}
+        if self._random.random() < 0.1:
+            body["full_text_query"] = {"string_query": {"query": self._expressions.any()}}
+        return self._http.post(f"{TABLE}/query", json=body)
+
+    def _count(self) -> httpx.Response:
+        return self._http.post(f"{TABLE}/count_rows", json={"predicate": self._expressions.any()})
+
+    def _explain(self) -> httpx.Response:
+        query = {"vector": {}, "k": 1, "filter": self._expressions.any()}
+        return self._http.post(f"{TABLE}/explain_plan", json={"query": query})
+
+    def _update(self) -> httpx.Response:
+        body = {"predicate": "id < 0", "updates": [["word", self._expressions.any()]]}
+        return self._http.post(f"{TABLE}/update", json=body)
+
+    def _page(self) -> httpx.Response:
+        return self._http.get("/ui/rows/lake/t", params={"filter": self._expressions.any()[:5000]})
+
+    def _rows(self) -> httpx.Response:
+        size = self._random.choice((1, 8, 1 << 20, (1 << 31) - 1))
+        count = self._random.choice((1, 100, 20_000))
+        fields = [(f"c{i}", pa.list_(pa.float32(), size)) for i in range(count)]
+        content = bytearray(ipc(pa.schema(fields).empty_table()))
+        for _ in range(self._random.choice((0, 0, 1, 20))):
+            content[self._random.randrange(len(content))] = self._random.randrange(256)
+        path = f"/v1/table/lake$new{self._random.randrange(1 << 30)}/create"
+        return self._http.post(path, content=bytes(content), headers={"content-type": ARROW})
+
+    def _leave(self) -> None:
+        """Send a query that takes long, and close the connection."""
+        query = " or ".join(["levenshtein(word, word) > 5"] * 100)
+        body = f'{{"vector": {{}}, "k": 10, "filter": "{query}"}}'.encode()
+        head = (
+            f"POST {TABLE}/query HTTP/1.1\r\nhost: localhost\r\nx-user: leaver\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        with dial(self._url) as connection:
+            connection.sendall(head.encode() + body)
+            time.sleep(self._random.random() / 5)
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def attack(url: str, seed: int, seconds: float, found: Any) -> None:
+    """Send requests for some time, in a process: their texts are large."""
+    statuses = Counter[int]()
+    attacker = Attacker(url, seed, statuses)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            attacker.act()
+    except Exception as error:  # noqa: BLE001 - the test raises it
+        found.put(repr(error)[:1000])
+    else:
+        found.put(statuses)
+
+
+def test_no_reader_ends_or_blocks_a_gateway(gateway: GatewayProcess) -> None:
+    context = multiprocessing.get_context("spawn")
+    found, most, times = context.Queue(), 0, list[float]()
+    attackers = [
+        context.Process(target=attack, args=(gateway.url, SEED + i, SECONDS, found), daemon=True)
+        for i in range(3)
+    ]
+    for each in attackers:
+        each.start()
+    server = psutil.Process(gateway.pid)
+    with httpx.Client(base_url=gateway.url, headers={"x-user": "other"}, timeout=60) as other:
+        while any(each.is_alive() for each in attackers) and found.empty():
+            began = time.monotonic()
+            done(other.post(f"{TABLE}/describe", json={}))
+            times.append(time.monotonic() - began)
+            most = max(most, server.memory_info().rss)
+            time.sleep(0.05)
+        results = [found.get(timeout=120) for _ in attackers]
+        print(
+            f"answers {results}, memory {most >> 20} MiB, describe: "
+            f"median {sorted(times)[len(times) // 2]:.3f} s, longest {max(times):.2f} s"
+        )
+        assert all(isinstance(each, Counter) for each in results)
+        assert max(times) < LONGEST
+        assert most < SERVER_BYTES
+        done(other.post(f"{TABLE}/count_rows", json={"predicate": "id < 5"}))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
@@ -39,8 +40,18 @@ _CLOSED = "closed"
 """The end of a process that nobody needs any more."""
 
 
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""The files with the limit of a container: of control groups 2, and 1."""
+
+
 def _default_memory() -> int:
-    return max(_GIB, min(4 * _GIB, psutil.virtual_memory().total // 4))
+    """Return a quarter of the memory of the machine or container, within bounds."""
+    total = psutil.virtual_memory().total
+    for file in map(Path, _CGROUP_LIMITS):
+        text = file.read_text().strip() if file.is_file() else ""
+        if text.isdigit():  # else "max"
+            total = min(total, int(text))
+    return max(_GIB, min(4 * _GIB, total // 4))
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,8 @@ class QuerySettings:
     kept: Annotated[int, Field(ge=0, le=256)] = 2
     """How many processes without a query are kept for the next one."""
     memory_bytes: Annotated[int, Field(gt=0)] | None = None
-    """How much memory a query may take; by default 4 GiB, but no more than a quarter of the
-    machine's."""
+    """How much memory a query may take; by default a quarter of that of the machine or container,
+    between 1 and 4 GiB."""
     cpu_seconds: Annotated[int, Field(gt=0)] | None = 600
     """How much processor time a query may take."""
     seconds: Seconds = 3600.0

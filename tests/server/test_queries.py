@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import lance
 import lance_namespace as api
+import psutil
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
@@ -22,7 +25,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from server import query_methods
-from server.gateways import NamedByHeader, serve_namespace
+from server.gateways import GatewayProcess, NamedByHeader, serve_namespace
 from server.http_requests import ROWS, done, send_rows
 
 import lance_bridge
@@ -259,6 +262,25 @@ def test_an_error_of_a_query_is_that_of_the_catalog(http: httpx.Client) -> None:
     done(send_rows(http, "/v1/table/lake$t/create", ROWS))
     missing = http.post("/v1/table/lake$none/query", json={"vector": {}, "k": 1})
     assert (missing.status_code, missing.json()["code"]) == (404, 4)
+
+
+@pytest.mark.parametrize(
+    ("workers", "end"), [(1, signal.SIGKILL), (1, signal.SIGTERM), (2, signal.SIGTERM)]
+)
+def test_a_server_that_ends_leaves_no_process(
+    tmp_path: Path, workers: int, end: signal.Signals
+) -> None:
+    root, file = tmp_path / "root", tmp_path / "server.yaml"
+    lance.write_dataset(ROWS, str(root / "t.lance"))
+    file.write_text(f"catalogs: {{lake: {{impl: dir, root: '{root}'}}}}\nworkers: {workers}\n")
+    with GatewayProcess(tmp_path / "log", "--config", str(file)) as gateway:
+        query = {"vector": {}, "k": 5, "filter": "id >= 0"}
+        response = httpx.post(f"{gateway.url}/v1/table/lake$t/query", json=query, timeout=60)
+        assert pa.ipc.open_file(response.content).read_all().num_rows == 3
+        processes = psutil.Process(gateway.pid).children(recursive=True)
+        assert any("forkserver" in " ".join(each.cmdline()) for each in processes)
+        os.kill(gateway.pid, end)
+        wait_for(lambda: not any(is_alive(each.pid) for each in processes))
 
 
 def test_rights_of_a_query_are_those_of_its_caller() -> None:

@@ -71,14 +71,14 @@ class QuerySettings:
     cpu_seconds: Annotated[int, Field(gt=0)] | None = 600
     """How much processor time a query may take."""
     seconds: Seconds = 3600.0
-    """How long a query may take."""
+    """How long a query may take, and its rows after that."""
 
 
 class Run:
     """One run of a query, which can be cancelled. Safe to share between threads."""
 
     def __init__(self, seconds: float) -> None:
-        """Args: seconds: How long it may take, with the wait for a process and with its rows."""
+        """Args: seconds: How long it may take until its first rows, with the wait for a process."""
         self.seconds = seconds
         self._lock = threading.Lock()
         self._is_cancelled = False
@@ -200,6 +200,7 @@ class QueryProcesses:
         process.end_at, process.owner = end_at, owner
         with self._condition:
             self._running.add(process)
+            self._condition.notify_all()
             if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, daemon=True)
                 self._watcher.start()
@@ -237,8 +238,10 @@ class QueryProcesses:
         """End processes that take too much memory or time, and some that have no query."""
         while True:
             time.sleep(_WATCH_SECONDS)
-            now = time.monotonic()
             with self._condition:
+                if not self._running and self._idle:
+                    self._condition.wait(_IDLE_SECONDS)
+                now = time.monotonic()
                 running, surplus = list(self._running), self._surplus(now)
                 if not running and not self._idle and not self._starting:
                     self._watcher = None
@@ -375,6 +378,8 @@ class _Exchange:
             if kind is Kind.BEGIN:
                 self._record(content)
                 is_held = True
+                # The request has its answer; its client may take longer to read the rows.
+                self.process.end_at = time.monotonic() + self.processes.settings.seconds
                 return self._reader()
             self._release(is_usable=True)
             self._record(content.changes)

@@ -173,21 +173,21 @@ import threading
 
 import pyarrow as pa
 from lance_bridge_cli.app import app
-from lance_bridge_server.gateway import execution
+from lance_bridge_server.queries import calling
 
 def stuck(reader):
     def batches():
         yield next(iter(reader))
         threading.Event().wait()
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
-execution.with_first_batch = stuck
+calling.with_first_batch = stuck
 app()
 """
 
 
 def test_rows_that_are_still_read_do_not_hold_the_server(tmp_path: Path) -> None:
     """The storage stops responding after the first batch."""
-    config = configured(tmp_path, stop_seconds=1)
+    config = configured(tmp_path, stop_seconds=1, queries={"processes": 0})
     program = [sys.executable, "-c", _STUCK]
     with serve("--config", str(config), program=program) as served:
         table = f"{served.url}/v1/table/files$t"

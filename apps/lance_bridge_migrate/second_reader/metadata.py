@@ -317,6 +317,8 @@ def read_by_spark(
     try:
         files = [*known.schemas] if known is not None else sorted(frame.inputFiles())
         chosen = spread(files, MAX_FILES)
+        if chosen and _is_directory(session, chosen[0]):
+            return None  # Hive's reader lists the table's directory in place of its files
         for file in chosen:
             schema = session.read.format(table.format).load(_path(session, file)).schema
             found.setdefault(schema.json(), (file, schema))
@@ -327,6 +329,12 @@ def read_by_spark(
     count = len(files) if known is None else known.files
     read_of = count if len(chosen) == len(files) else len(chosen)
     return SparkSchemas(count, read_of, dict(found.values()))
+
+
+def _is_directory(session: Any, uri: str) -> bool:
+    path = hadoop_path(session, uri)
+    files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    return bool(files.getFileStatus(path).isDirectory())
 
 
 def _path(session: Any, uri: str) -> str:

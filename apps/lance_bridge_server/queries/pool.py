@@ -36,6 +36,7 @@ _IDLE_SECONDS = 30.0
 _WARM_SECONDS = 1.0
 _GIB = 1 << 30
 _MOST_PROCESSES = 16
+_PRELOADED = f"{__package__}.preload"
 _CLOSED = "closed"
 """The end of a process that nobody needs any more."""
 
@@ -518,5 +519,5 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([serve.__module__])
+    context.set_forkserver_preload([_PRELOADED])
     return context

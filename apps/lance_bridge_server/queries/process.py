@@ -12,7 +12,6 @@ import socket
 import sys
 import threading
 import traceback
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -71,7 +70,6 @@ def _prepare_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.environ["RUST_MIN_STACK"] = str(_NATIVE_STACK_BYTES)
-    warnings.filterwarnings("ignore", "lance is not fork-safe")  # no thread of Lance ran before
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

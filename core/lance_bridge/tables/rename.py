@@ -90,8 +90,7 @@ def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
         copy.is_in_catalog,
     )
     try:
-        if table.connection.catalog.load_table(table.path).revision != table.record.revision:
-            raise concurrent_modification(table.path)
+        _require_unchanged(table)
     except LanceNamespaceError as error:
         _remove_copy(copy, error)
         raise
@@ -104,6 +103,11 @@ def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
             _remove_copy(copy, error)
             raise
     return copy
+
+
+def _require_unchanged(table: TableEntry) -> None:
+    if table.connection.catalog.load_table(table.path).revision != table.record.revision:
+        raise concurrent_modification(table.path)
 
 
 def _still_exists(table: EntryT, copy: EntryT, cause: LanceNamespaceError) -> bool:

@@ -27,10 +27,10 @@ from starlette.requests import HTTPConnection
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.gateway import execution
 from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name, translate_request
 from lance_bridge_server.lancedb.requests import new_columns
 from lance_bridge_server.lancedb.type_names import type_from_json
+from lance_bridge_server.queries import calling
 
 pytestmark = [
     pytest.mark.servers,
@@ -243,7 +243,7 @@ def test_large_rows_are_written_to_a_directory(tmp_path: Path, *, is_root: bool)
 def test_more_rows_than_a_server_holds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "_MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(calling, "_MOST_BYTES", 4 << 20)
     lake = FederatedNamespace({"lake": lance_bridge.connect("dir", {"root": str(tmp_path)})})
     with serve_namespace(lake) as url:
         db = lancedb.connect("db://lake", api_key="k", host_override=url)

@@ -64,12 +64,14 @@ class Breakable(LanceNamespace):
 
 @contextmanager
 def served(
-    catalogs: Mapping[str, LanceNamespace], root: LanceNamespace | None = None
+    catalogs: Mapping[str, LanceNamespace],
+    root: LanceNamespace | None = None,
+    timeout: float = TIMEOUT,
 ) -> Iterator[httpx.Client]:
     gateway = Gateway(
         root or FederatedNamespace(catalogs),
         catalogs=catalogs,
-        readiness=ReadinessSettings(timeout=TIMEOUT, keep=0.001),
+        readiness=ReadinessSettings(timeout=timeout, keep=0.001),
         limits=Limits(threads=8),
     )
     with serve_app(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=60) as client:
@@ -171,11 +173,11 @@ class SlowProbe(Breakable):
 def test_a_slow_catalog_that_responds_is_called() -> None:
     """Its probe has no answer in time, but other calls have."""
     slow = SlowProbe()
-    with served({"slow": slow}) as client:
+    with served({"slow": slow}, timeout=2.0) as client:
         slow.table_error = ServiceUnavailableError("the storage does not answer")
         refused(describe(client, "slow"), 503, 17)
         slow.table_error = None
-        end = time.monotonic() + 4 * TIMEOUT
+        end = time.monotonic() + 5
         while time.monotonic() < end:
             done(describe(client, "slow"))
             time.sleep(0.02)

@@ -20,9 +20,10 @@ _PREFIX = re.compile(
     r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
     r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
 )
-_WRONG_REQUEST = ("InvalidInput", "Execution", "Index", "NotSupported", "SchemaMismatch")
-_ON_A_ROW = "LanceError(Arrow): "
-_INVALID = "Invalid user input: "
+_WRONG_REQUEST = ("Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "SchemaMismatch")
+_REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")
+"""What precedes the reason in messages about a wrong request."""
+_OVERFLOW = "OverflowError"
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What pylance's namespaces say of rows that they cannot read."""
 NATIVE_ERRORS = (RuntimeError, OverflowError)
@@ -36,9 +37,9 @@ def readable_error(operation: str, error: Exception) -> Exception:
     Returns:
         TableColumnNotFound (12), or InvalidInput (13); the error itself if it has another cause.
     """
-    if isinstance(error, OverflowError):
-        return InvalidInputError(f"{operation}: a number in the request is too large")
     text, code = str(error), getattr(error, "code", ErrorCode.INTERNAL)
+    if isinstance(error, OverflowError) or f"failed with {_OVERFLOW}" in text:
+        return InvalidInputError(f"{operation}: a number in the request is too large")
     if code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT):
         return error
     missing = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
@@ -57,15 +58,14 @@ def _what_is_wrong(text: str, *, is_known: bool) -> str:
     """
     if any(each in text for each in _MALFORMED):
         return text.partition("IoError")[0].rstrip(": ")
-    if not _RUST.search(text):
-        return ""
-    printed = _PRINTED.search(text)
+    is_of_rust = _RUST.search(text) is not None
+    printed = _PRINTED.search(text) if is_of_rust else None
     if printed is not None and printed[1] in _WRONG_REQUEST:
         return _unescape(printed[2])
-    for mark in (_ON_A_ROW, _INVALID):
+    for mark in _REASONS:
         if mark in text:
             return text.rpartition(mark)[2]
-    return text if is_known else ""
+    return text if is_known and is_of_rust else ""
 
 
 def _unescape(text: str) -> str:

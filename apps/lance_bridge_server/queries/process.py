@@ -48,6 +48,8 @@ _ROWS_BYTES = 1 << 20
 _MOST_NAMESPACES = 32
 _PR_SET_PDEATHSIG = 1
 _HIGHEST_OOM_SCORE = "1000"
+_NICENESS = 5
+"""The server, which also answers others, goes before queries where processors are short."""
 
 
 def serve(end: socket.socket) -> None:
@@ -69,6 +71,8 @@ def _prepare_process() -> None:
     # The server drains its requests after a signal to its whole group, and then closes channels.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
     os.environ["RUST_MIN_STACK"] = str(_NATIVE_STACK_BYTES)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 _WATCH_SECONDS = 0.05
 _IDLE_SECONDS = 30.0
 _WARM_SECONDS = 1.0
+_END_SECONDS = 10.0
+"""How long the exit code of a process that has ended may take on a busy machine."""
 _GIB = 1 << 30
 _MOST_PROCESSES = 16
 _PRELOADED = f"{__package__}.preload"
@@ -218,8 +220,12 @@ class QueryProcesses:
     def _count(self) -> int:
         return len(self._running) + self._starting
 
-    def release(self, process: _Process, *, is_usable: bool) -> str:
-        """Keep a process for the next query, or end it. Return why it ended, or nothing."""
+    def release(self, process: _Process, *, is_usable: bool, has_ended: bool = False) -> str:
+        """Keep a process for the next query, or end it. Return why it ended, or nothing.
+
+        Args:
+            has_ended: Whether it has closed its channel, so that its exit code follows.
+        """
         with self._condition:
             self._running.discard(process)
             self._disown(process.owner)
@@ -230,7 +236,7 @@ class QueryProcesses:
                 self._idle.append(process)
         if is_kept:
             return ""
-        reason = process.close()
+        reason = process.close(_END_SECONDS if has_ended else _WATCH_SECONDS)
         if reason != _CLOSED:
             self.on_end(reason)
         return reason
@@ -339,12 +345,16 @@ class _Process:
                 self.reason = self.reason or reason
                 self._process.kill()
 
-    def close(self) -> str:
-        """End it, release its resources, and return why it ended."""
+    def close(self, seconds: float = _WATCH_SECONDS) -> str:
+        """End it, release its resources, and return why it ended.
+
+        Args:
+            seconds: How long it may take to end by itself.
+        """
         self.channel.close()
         with self._lock:
             self._is_closed = True
-            self._process.join(_WATCH_SECONDS)
+            self._process.join(seconds)
             if self._process.exitcode is None:
                 self._process.kill()
                 self._process.join()
@@ -442,17 +452,17 @@ class _Exchange:
         return failure.error
 
     def _ended(self) -> Exception:
-        reason = self._release(is_usable=False)
+        reason = self._release(is_usable=False, has_ended=True)
         operation = self.query.operation
         _log.warning("The process of %s ended: %s", operation.name, reason)
         return self.processes.error_of(reason, operation)
 
-    def _release(self, *, is_usable: bool) -> str:
+    def _release(self, *, is_usable: bool, has_ended: bool = False) -> str:
         if self.is_released:
             return self.process.reason
         self.is_released = True
         self.active.watch(None)
-        return self.processes.release(self.process, is_usable=is_usable)
+        return self.processes.release(self.process, is_usable=is_usable, has_ended=has_ended)
 
 
 class _Batches:

@@ -17,6 +17,8 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from lance_bridge.errors import OutcomeUnknownError
+
 from .monitoring import SERVER_ERROR
 from .redaction import SECRETS, hide_addresses
 
@@ -92,3 +94,15 @@ def error_answer(
         "context": {"request_id": request.state.request_id},
     }
     return JSONResponse(content, status or STATUS_BY_CODE[code], headers)
+
+
+def unfinished_error(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:
+    """Return the error for a request whose operation has not ended.
+
+    Args:
+        outcome: The part of the message that says what is unknown.
+        may_change: Whether a thread is still running that may change something.
+    """
+    if not may_change:
+        return ServiceUnavailableError(f"{why}; nothing was changed")
+    return OutcomeUnknownError(f"{why}: {outcome} is unknown; check it before you repeat it")

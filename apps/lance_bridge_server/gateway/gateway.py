@@ -142,9 +142,8 @@ class Gateway:
         """
         run = Run(seconds)
         work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
-        limit = TimeLimit(min(seconds, self.limits.operation_seconds))
         catalog = self.catalog_of(fields.get("id"))
-        return await self.run(request, work, operation, limit, catalog)
+        return await self.work(request, work, operation, seconds, catalog)
 
     def call_sync(
         self,
@@ -170,19 +169,25 @@ class Gateway:
         return replace(execution, method=method).run(read)
 
     async def work(
-        self, request: Request, work: Callable[[], T], operation: Operation, seconds: float
+        self,
+        request: Request,
+        work: Callable[[], T],
+        operation: Operation,
+        seconds: float,
+        catalog: CatalogState | None = None,
     ) -> T:
         """Run work for a request in one of the threads for operations.
 
         Args:
             operation: The operation that it is part of.
             seconds: How long it may take.
+            catalog: As for `run`.
 
         Raises:
             ServiceUnavailableError: (17) it took longer, or no thread was free.
         """
         limit = TimeLimit(min(seconds, self.limits.operation_seconds))
-        return await self.run(request, work, operation, limit)
+        return await self.run(request, work, operation, limit, catalog)
 
     def catalog_of(self, id: Sequence[str] | None) -> CatalogState | None:
         """Return the catalog that an identifier begins with; None for the root of a federation."""

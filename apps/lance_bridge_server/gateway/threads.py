@@ -14,8 +14,9 @@ import anyio
 import anyio.to_thread
 from lance_namespace.errors import ServiceUnavailableError
 
-from lance_bridge.errors import OutcomeUnknownError, invalid
+from lance_bridge.errors import invalid
 
+from ..errors import unfinished_error
 from ..operations import Operation
 from .limits import Slot
 
@@ -251,15 +252,3 @@ def _timeout_error(
         return ServiceUnavailableError(f"{operation.name} did not respond {within}")
     late = f"{operation.name} did not finish {within}"
     return unfinished_error(late, "its outcome", may_change=has_begun)
-
-
-def unfinished_error(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:
-    """Return the error for a request whose operation has not ended.
-
-    Args:
-        outcome: The part of the message that says what is unknown.
-        may_change: Whether a thread is still running that may change something.
-    """
-    if not may_change:
-        return ServiceUnavailableError(f"{why}; nothing was changed")
-    return OutcomeUnknownError(f"{why}: {outcome} is unknown; check it before you repeat it")

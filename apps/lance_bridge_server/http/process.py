@@ -21,8 +21,8 @@ from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from starlette.types import ASGIApp, Scope
 
 from ..access.login import KEY_BYTES
+from ..errors import unfinished_error
 from ..gateway.limits import Admission
-from ..gateway.threads import unfinished_error
 from ..monitoring import Metrics
 from ..signals import take_recorded_reload
 

@@ -158,16 +158,22 @@ class RowsResponse(Response):
         Raises:
             ServiceUnavailableError: (17) too many others are being sent. Nothing was sent.
         """
-        is_busy = False
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
-                is_busy = not await self._acquire_sender()
-                if not is_busy:
-                    await self._send_rows(send)
-                tasks.cancel_scope.cancel()
+            await self._send_or_refuse(scope, receive, send)
         finally:
             self._on_end()
+
+    async def _send_or_refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_busy = False
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+            is_busy = not await self._acquire_sender()
+            if not is_busy:
+                try:
+                    await self._send_rows(send)
+                finally:
+                    self._senders.release()
+            tasks.cancel_scope.cancel()
         if is_busy:
             raise ServiceUnavailableError(
                 f"The rows could not be sent within {self._limit.seconds:g} seconds: the server is "
@@ -187,15 +193,12 @@ class RowsResponse(Response):
 
     async def _send_rows(self, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
-        try:
-            await send({"type": "http.response.start", **start})
-            sender, receiver = anyio.create_memory_object_stream[bytes](1)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._produce, sender)
-                async with receiver:
-                    await self._send_all(receiver, send)
-        finally:
-            self._senders.release()
+        await send({"type": "http.response.start", **start})
+        sender, receiver = anyio.create_memory_object_stream[bytes](1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._produce, sender)
+            async with receiver:
+                await self._send_all(receiver, send)
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:

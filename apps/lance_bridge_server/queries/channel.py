@@ -12,7 +12,6 @@ import pickle
 import socket
 import struct
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -174,9 +173,3 @@ class MessageFile(io.RawIOBase):
         view = memoryview(data).cast("B")
         self._channel.send_bytes(self._kind, view)
         return len(view)
-
-
-def log_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a log record that can be pickled, with its message formatted."""
-    kept = ("name", "levelno", "levelname", "created", "pathname", "lineno", "process")
-    return {key: fields[key] for key in kept if key in fields}

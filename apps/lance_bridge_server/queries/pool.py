@@ -23,8 +23,8 @@ from pydantic import ConfigDict, Field
 
 from lance_bridge.config import Seconds
 from lance_bridge.dataset_versions import VersionChanges
-from lance_bridge.errors import OutcomeUnknownError
 
+from ..errors import unfinished_error
 from ..operations import Operation
 from .channel import Channel, ChannelClosedError, Failure, Kind, Query
 from .process import serve
@@ -40,7 +40,7 @@ _GIB = 1 << 30
 _MOST_PROCESSES = 16
 _PRELOADED = f"{__package__}.preload"
 _CLOSED = "closed"
-"""The end of a process that nobody needs any more."""
+"""The end of a process that is not needed any more."""
 
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -156,12 +156,15 @@ class QueryProcesses:
                 if self._is_closed or self._count + len(self._idle) >= self.settings.kept:
                     return
                 self._starting += 1
-            process = _Process()
-            with self._condition:
-                self._starting -= 1
-                is_closed = self._is_closed
-                if not is_closed:
-                    self._idle.append(process)
+            process = None
+            try:
+                process = _Process()
+            finally:
+                with self._condition:
+                    self._starting -= 1
+                    is_closed = self._is_closed
+                    if process is not None and not is_closed:
+                        self._idle.append(process)
                     self._condition.notify()
             if is_closed:
                 process.close()
@@ -195,13 +198,12 @@ class QueryProcesses:
                 process = _Process()
         except BaseException:
             with self._condition:
+                self._starting -= 1
                 self._disown(owner)
             raise
-        finally:
-            with self._condition:
-                self._starting -= 1
         process.end_at, process.owner = end_at, owner
-        with self._condition:
+        with self._condition:  # one step: others count the process in between
+            self._starting -= 1
             self._running.add(process)
             self._condition.notify_all()
             if self._watcher is None:
@@ -226,11 +228,11 @@ class QueryProcesses:
         Args:
             has_ended: Whether it has closed its channel, so that its exit code follows.
         """
+        is_small = is_usable and process.memory < self._memory // 2
         with self._condition:
             self._running.discard(process)
             self._disown(process.owner)
-            is_kept = is_usable and not process.reason and not self._is_closed
-            is_kept = is_kept and process.memory < self._memory // 2
+            is_kept = is_small and not process.reason and not self._is_closed
             if is_kept:
                 process.idle_since = time.monotonic()
                 self._idle.append(process)
@@ -282,9 +284,7 @@ class QueryProcesses:
         else:
             why = f"{operation.name} " + limits.get(reason, f"ended its process ({reason})")
         if not operation.is_read:
-            return OutcomeUnknownError(
-                f"{why}: its outcome is unknown; check it before you repeat it"
-            )
+            return unfinished_error(why, "its outcome", may_change=True)
         if reason in limits:
             return InvalidInputError(f"{why}: ask for fewer rows or columns, or a smaller result")
         if reason in ("time", "cancelled"):
@@ -332,7 +332,7 @@ class _Process:
 
     @property
     def memory(self) -> int:
-        """The bytes of memory that it uses alone; 0 if it has ended."""
+        """The bytes of its memory, with those that it shares; 0 if it has ended."""
         try:
             return int(psutil.Process(self._process.pid).memory_info().rss)
         except (psutil.Error, ValueError):

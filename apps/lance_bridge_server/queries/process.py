@@ -38,7 +38,7 @@ from .channel import (
     MessageFile,
     Query,
     Result,
-    log_fields,
+    Rights,
 )
 
 _STACK_BYTES = 256 << 20
@@ -46,6 +46,8 @@ _STACK_BYTES = 256 << 20
 _NATIVE_STACK_BYTES = 64 << 20
 _ROWS_BYTES = 1 << 20
 _MOST_NAMESPACES = 32
+_LOGGED = ("name", "levelno", "levelname", "created", "pathname", "lineno", "process")
+"""The fields of a log record that are sent besides its message."""
 _PR_SET_PDEATHSIG = 1
 _HIGHEST_OOM_SCORE = "1000"
 _NICENESS = 5
@@ -89,9 +91,8 @@ class _ChannelLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(ChannelClosedError):
-            self._channel.send(
-                Kind.LOG, {**log_fields(record.__dict__), "msg": SECRETS.hide(self.format(record))}
-            )
+            kept = {key: getattr(record, key) for key in _LOGGED}
+            self._channel.send(Kind.LOG, {**kept, "msg": SECRETS.hide(self.format(record))})
 
 
 class _Upload:
@@ -125,18 +126,18 @@ class _Worker:
                 self._run(pickle.loads(content))
 
     def _run(self, query: Query) -> None:
-        changes = VersionChanges()
-        try:
-            with _processor_time(query.cpu_seconds), record_version_changes() as changes:
-                result = self._result_of(query, changes)
-        except ChannelClosedError:
-            raise
-        except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
+        with record_version_changes() as changes:
+            try:
+                with _processor_time(query.cpu_seconds):
+                    result = self._result_of(query, changes)
+            except ChannelClosedError:
                 raise
-            self._channel.send(Kind.ERROR, _failure(query.operation.name, error, changes))
-        else:
-            self._channel.send(Kind.END, result)
+            except BaseException as error:
+                if not isinstance(error, Exception) and not is_panic(error):
+                    raise
+                self._channel.send(Kind.ERROR, _failure(query.operation.name, error, changes))
+            else:
+                self._channel.send(Kind.END, result)
 
     def _result_of(self, query: Query, changes: VersionChanges) -> Result:
         namespace = self._namespace(query.source)
@@ -145,7 +146,7 @@ class _Worker:
             arguments.append(_Upload(self._channel))
         elif query.rows is not None:
             arguments.append(query.rows)
-        with acting_for(_caller(query)) if query.rights else nullcontext():
+        with acting_for(_caller(query.rights)) if query.rights else nullcontext():
             value = call_namespace(namespace, query.operation, arguments, query.method)
             if not isinstance(value, pa.RecordBatchReader):
                 return Result(value, changes)
@@ -173,9 +174,7 @@ class _Worker:
         return found
 
 
-def _caller(query: Query) -> Caller:
-    rights = query.rights
-    assert rights is not None
+def _caller(rights: Rights) -> Caller:
     return Caller(rights.principal, lambda write: rights.writes if write else rights.reads)
 
 

@@ -177,9 +177,7 @@ def _parse(expression: str) -> Any:
     text = expression
     if not _AMBIGUOUS.search(text):
         # Values say nothing about the tree, and some clients send lists of a million of them.
-        text = _LONG_LIST.sub(
-            lambda found: f"({found['head']})" if found["list"] else found[0], text
-        )
+        text = _LONG_LIST.sub(_shorten_list, text)
     if len(_WORD.findall(text)) > MAX_WORDS:  # the parser's own stack is limited, too
         raise invalid(f"it is too long: it has more than {MAX_WORDS} words and signs")
     try:

@@ -26,6 +26,7 @@ from . import lancedb
 from .access.origins import LocalHosts
 from .errors import error_answer, error_headers, error_of_status
 from .gateway.gateway import Gateway
+from .gateway.health import OK
 from .http.calls import BodyTooLargeError, MediaTypeError
 from .http.endpoint import handle
 from .http.exchange import REQUEST_ID_HEADER, Exchanges
@@ -165,21 +166,43 @@ def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
     async def live(_: Request) -> Response:
         return JSONResponse({"status": "live"})
 
-    async def ready(_: Request) -> Response:
+    async def ready(request: Request) -> Response:
         if process.lifecycle.is_stopping:
             return JSONResponse({"status": "stopping"}, _UNAVAILABLE)
         states = await health.states()
         is_ready = health.is_ready(states)
         content = {"status": "ready" if is_ready else "unavailable", "catalogs": states}
+        if problems := await _visible_problems(gateway, request):
+            content["problems"] = problems
         return JSONResponse(content, 200 if is_ready else _UNAVAILABLE)
 
     async def metrics(request: Request) -> Response:
         if not gateway.anonymous_metrics:
             await gateway.authenticate(request)
-        return Response(process.metrics.text(), media_type=CONTENT_TYPE)
+        up = {name: state == OK for name, state in (await health.states()).items()}
+        return Response(process.metrics.text(up), media_type=CONTENT_TYPE)
 
     return [
         Route("/livez", live, methods=["GET"]),
         Route("/readyz", ready, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
     ]
+
+
+async def _visible_problems(gateway: Gateway, request: Request) -> dict[str, Any]:
+    """Return since when catalogs do not respond, and why, for a principal that may see them."""
+    problems = gateway.health.problems()
+    if not problems:
+        return {}
+    try:
+        principal = await gateway.authenticate(request)
+    except LanceNamespaceError:  # probes need no credentials
+        return {}
+    return {
+        name: {
+            "since": problems[name].since.isoformat(timespec="seconds"),
+            "error": problems[name].text,
+        }
+        for name in gateway.visible_catalogs(principal)
+        if name in problems
+    }

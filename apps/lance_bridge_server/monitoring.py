@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -12,6 +12,7 @@ from lance_namespace.errors import ErrorCode
 from opentelemetry import context, metrics, propagate, trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.samples import Sample
 from starlette.requests import Request
@@ -169,9 +170,13 @@ class Metrics:
         """Count a process that ended before its query. Args: reason: Why."""
         self._ended.labels(reason).inc()
 
-    def text(self) -> bytes:
-        """Return all metrics, in Prometheus' format."""
-        return generate_latest(self._all())
+    def text(self, catalogs: Mapping[str, bool]) -> bytes:
+        """Return all metrics, in Prometheus' format.
+
+        Args:
+            catalogs: Whether each catalog responds, as this process knows it.
+        """
+        return generate_latest(self._all()) + generate_latest(_CatalogStates(catalogs))
 
     def samples(self, name: str) -> list[Sample]:
         """Return the samples of a metric, such as ``lance_bridge_requests``."""
@@ -184,6 +189,23 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
         return registry
+
+
+class _CatalogStates(CollectorRegistry):
+    """The gauge of the catalogs, whose states are not added up over processes."""
+
+    def __init__(self, catalogs: Mapping[str, bool]) -> None:
+        super().__init__()
+        self._catalogs = catalogs
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge."""
+        found = GaugeMetricFamily(
+            "lance_bridge_catalog_up", "1 if the catalog responds, else 0.", labels=["catalog"]
+        )
+        for name, is_up in self._catalogs.items():
+            found.add_metric([name], float(is_up))
+        yield found
 
 
 def share_metrics(directory: Path) -> None:

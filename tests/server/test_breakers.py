@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
+from prometheus_client.parser import text_string_to_metric_families
 from server.gateways import serve_app
 from server.http_requests import done, refused
 
@@ -101,7 +104,7 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> float:
 
 
 def is_refused(client: httpx.Client) -> bool:
-    return "tried again each second" in describe(client).text
+    return "tried again every half second" in describe(client).text
 
 
 def test_a_catalog_that_fails_is_not_called_until_it_responds_again(
@@ -127,6 +130,50 @@ def test_a_catalog_that_fails_is_not_called_until_it_responds_again(
         down.error = None
         until(lambda: describe(client).status_code == 200)
         assert client.get("/readyz").json()["catalogs"] == {"up": "OK", "down": "OK"}
+
+
+def gauges(client: httpx.Client) -> dict[str, float]:
+    """Return the metric of each catalog."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    [family] = [each for each in families if each.name == "lance_bridge_catalog_up"]
+    return {each.labels["catalog"]: each.value for each in family.samples}
+
+
+@pytest.mark.spec("server.md#metrics-traces-and-logs", "server.md#health-on-a-page")
+def test_readyz_metrics_and_the_page_say_the_same(catalogs: dict[str, Breakable]) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client:
+        assert gauges(client) == {"up": 1, "down": 1}
+        assert "problems" not in client.get("/readyz").json()
+        down.error = ServiceUnavailableError("thrift://host:9083 refuses the connection")
+        until(lambda: is_refused(client))
+        assert gauges(client) == {"up": 1, "down": 0}
+        ready = client.get("/readyz").json()
+        [(name, problem)] = ready["problems"].items()
+        assert name == "down"
+        age = datetime.now(timezone.utc) - datetime.fromisoformat(problem["since"])
+        assert age < timedelta(seconds=60)
+        assert "refuses the connection" in problem["error"]
+        assert "host" not in problem["error"]
+        page = html.unescape(client.get("/ui/health").text)
+        assert "down has not responded since " in page
+        assert problem["error"] in page
+        down.error = None
+        until(lambda: gauges(client) == {"up": 1, "down": 1})
+        assert "problems" not in client.get("/readyz").json()
+        assert "not responded" not in client.get("/ui/health").text
+
+
+def test_what_only_a_probe_finds_is_refused_to_calls_as_well(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client:
+        down.error = ServiceUnavailableError("no answer")
+        assert client.get("/readyz").json()["catalogs"]["down"] == "SERVICE_UNAVAILABLE"
+        until(lambda: client.get("/v1/table").json()["tables"] == ["up$t"])
+        refused(describe(client), 503, 17)
+        assert down.described == 0
 
 
 def test_a_catalog_that_hangs_leaves_threads_for_the_others(

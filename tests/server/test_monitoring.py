@@ -117,6 +117,7 @@ def test_a_server_without_catalogs_that_answer_is_not_ready(names: list[str]) ->
         answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
     assert SECRET not in answer.text
+    assert "problems" not in answer.json()  # it had no credentials
 
 
 @pytest.mark.parametrize(

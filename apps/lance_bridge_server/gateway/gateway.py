@@ -80,6 +80,8 @@ class Gateway:
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
         self.health = CatalogHealth(self.catalogs, self.readiness)
+        names = [name for name, each in self.catalogs.items() if each is self.namespace]
+        self._root = self.health.catalogs[names[0]] if names else None
         gates = {name: each.check for name, each in self.health.catalogs.items()}
         if self.callers is not None:
             self.callers.gates = gates
@@ -193,14 +195,16 @@ class Gateway:
         """Return the catalog that an identifier begins with; None for the root of a federation."""
         if isinstance(self.namespace, FederatedNamespace):
             return self.health.catalogs.get(id[0]) if id else None
-        return next(
-            (
-                self.health.catalogs[name]
-                for name, each in self.catalogs.items()
-                if each is self.namespace
-            ),
-            None,
-        )
+        return self._root
+
+    def visible_catalogs(self, principal: Principal) -> list[str]:
+        """Return the names of the catalogs that a principal may see."""
+        names = list(self.catalogs)
+        if not isinstance(self.namespace, FederatedNamespace):
+            return names
+        paths = [(name,) for name in names]
+        seen = set(self.authorizer.filter(principal, "list_namespaces", paths))
+        return [name for name in names if (name,) in seen]
 
     async def run(
         self,
@@ -225,10 +229,10 @@ class Gateway:
         if catalog is None:
             return await self._operations.run(work, operation, limit, Use(owner), slot)
         catalog.check()
-        loop, waiting = asyncio.get_running_loop(), self._operations.places
-        catalog.on_open = partial(
-            loop.call_soon_threadsafe, waiting.refuse, catalog.name, catalog.error
-        )
+        loop = asyncio.get_running_loop()
+        if catalog.on_open is None:
+            refuse = partial(self._operations.places.refuse, catalog.name, catalog.error)
+            catalog.on_open = partial(loop.call_soon_threadsafe, refuse)
         slow = loop.call_later(catalog.timeout, catalog.suspect)
         try:
             use = Use(owner, catalog.name)

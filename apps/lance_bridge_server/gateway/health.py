@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,8 @@ from pydantic import ConfigDict
 
 from lance_bridge.config import Seconds
 from lance_bridge.errors import internal
+
+from ..errors import public_text
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +85,11 @@ class CatalogHealth:
         known = {name: each.state for name, each in self.catalogs.items() if each.is_open}
         return {**self._states, **known}
 
+    def problems(self) -> Mapping[str, Problem]:
+        """Return what is known about each catalog that did not respond, or refused, when asked."""
+        found = {name: each.problem for name, each in self.catalogs.items()}
+        return {name: problem for name, problem in found.items() if problem is not None}
+
     def _read(self) -> dict[str, str]:
         asked = [each for each in self.catalogs.values() if not each.is_open]
         deadline = time.monotonic() + self._settings.timeout
@@ -89,6 +97,8 @@ class CatalogHealth:
             each.start()
         for each in asked:
             each.wait(deadline)
+            if each.state in _DOWN:
+                each.suspect()
         return {name: each.state for name, each in self.catalogs.items()}
 
     def is_ready(self, states: Mapping[str, str]) -> bool:
@@ -108,6 +118,16 @@ class CatalogUnavailableError(ServiceUnavailableError):
     retry_after = 1
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Why a catalog does not respond."""
+
+    since: datetime
+    """When it was found."""
+    text: str
+    """The message of the latest error, without secrets and addresses."""
+
+
 class CatalogState:
     """Whether one catalog responds, and the breaker of calls to it. Safe to share between threads.
 
@@ -118,6 +138,7 @@ class CatalogState:
     Attributes:
         state: ``OK``, the name of an error code, or ``NO_ANSWER``.
         is_open: Whether calls are refused.
+        problem: Why it does not respond; None if it does.
         on_open: Called when calls begin to be refused.
     """
 
@@ -125,12 +146,15 @@ class CatalogState:
         self.name = name
         self.state = OK
         self.is_open = False
-        self.on_open: Callable[[], object] = lambda: None
+        self.problem: Problem | None = None
+        self.on_open: Callable[[], object] | None = None
         self.timeout = timeout
         self._namespace = namespace
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._found = OK
+        self._error = ""
+        self._shown_error = ""
         self._watcher: threading.Thread | None = None
         self._last_answer = 0.0
         self._closed = threading.Event()
@@ -147,7 +171,7 @@ class CatalogState:
     def error(self) -> CatalogUnavailableError:
         """Return the error of a call that is refused."""
         return CatalogUnavailableError(
-            f"The catalog '{self.name}' does not respond; it is tried again each second"
+            f"The catalog '{self.name}' does not respond; it is tried again every half second"
         )
 
     def note_answer(self) -> None:
@@ -173,8 +197,9 @@ class CatalogState:
                 if not is_down or self._closed.is_set():
                     self._watcher = None
                     return
-            with suppress(RuntimeError):  # the server has stopped
-                self.on_open()
+            if self.on_open is not None:
+                with suppress(RuntimeError):  # the server has stopped
+                    self.on_open()
             self._closed.wait(max(0.0, began + _PROBE_SECONDS - time.monotonic()))
 
     def start(self) -> None:
@@ -189,11 +214,22 @@ class CatalogState:
         thread = self._thread
         assert thread is not None
         thread.join(max(0.0, deadline - time.monotonic()))
-        state = _NO_ANSWER if thread.is_alive() else self._found
+        state, error = self._found, self._error
+        if thread.is_alive():
+            state, error = _NO_ANSWER, f"It did not respond within {self.timeout:g} s"
         with self._lock:
             changed, self.state = state != self.state, state
+            self.problem = self._problem(error) if state != OK else None
         if changed:
             _log.log(logging.INFO if state == OK else logging.WARNING, "%s: %s", self.name, state)
+
+    def _problem(self, text: str) -> Problem:
+        """Return the problem with the message of the latest error, which is often the same."""
+        if self.problem is not None and self._shown_error == text:
+            return self.problem
+        since = self.problem.since if self.problem else datetime.now(timezone.utc)
+        self._shown_error = text
+        return Problem(since, public_text(text, ErrorCode.SERVICE_UNAVAILABLE))
 
     def _ask(self) -> None:
         error = probe(self._namespace)
@@ -202,7 +238,7 @@ class CatalogState:
             # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
             _log.warning("catalog '%s' does not respond: %s", self.name, error, exc_info=cause)
-        self._found = state
+        self._found, self._error = state, str(error or "")
 
     def close(self) -> None:
         """Stop probing the catalog."""

@@ -128,12 +128,17 @@ class HealthPages:
             self._part(ui, READ_AUDIT_LOG, self._last_lines),
             self._part(ui, LIST_MIGRATIONS, _list_migrations),
         )
-        visible = self._visible_catalogs(ui)
+        visible = self._gateway.visible_catalogs(ui.principal)
         return ui.page(
             "health.html",
             section="Health",
             operations=summarize(self._metrics),
             states={name: state for name, state in states.items() if name in visible},
+            problems=[
+                (name, each.since, each.text)
+                for name, each in self._gateway.health.problems().items()
+                if name in visible
+            ],
             lines=lines,
             has_file=self._gateway.audit is not None and self._gateway.audit.file is not None,
             migrations=migrations,
@@ -185,14 +190,6 @@ class HealthPages:
         if not decision.allowed:
             raise PermissionDeniedError(f"{ui.principal.name} may not do this: {right}")
 
-    def _visible_catalogs(self, ui: UiRequest) -> list[str]:
-        names = list(self._gateway.catalogs)
-        if not isinstance(self._gateway.namespace, FederatedNamespace):
-            return names
-        paths = [(name,) for name in names]
-        seen = set(self._gateway.authorizer.filter(ui.principal, "list_namespaces", paths))
-        return [name for name in names if (name,) in seen]
-
     def _with_doctor(self, catalogs: Iterable[str]) -> list[str]:
         """Return the catalogs that the doctor supports."""
         known = self._gateway.catalogs
@@ -209,7 +206,7 @@ class HealthPages:
             PermissionDeniedError: (15) there are none.
             UnsupportedOperationError: (0) the doctor supports none of them.
         """
-        visible = self._visible_catalogs(ui)
+        visible = self._gateway.visible_catalogs(ui.principal)
         allowed = [each for each in visible if self._may(ui, RUN_DOCTOR, self._path(each))]
         for each in allowed or visible[:1]:
             self._require(ui, RUN_DOCTOR, self._path(each))

@@ -15,10 +15,15 @@ from lance_bridge.testing import (
     ServerSuite,
     Target,
     inherited_operations,
+    without,
 )
 from lance_bridge.testing.data import EveryOperationCases
 from lance_bridge.testing.stateful import StatefulCases
 
+NOT_IMPLEMENTED = frozenset(
+    {"alter_table_backfill_columns", "refresh_materialized_view", "rename_table"}
+)
+"""Operations that pylance's class passes on, and that Lance does not implement."""
 _REASONS: Mapping[str, Mapping[str, str]] = {
     "takes any mode": {
         "create_with_an_unknown_mode_is_invalid_input": "",
@@ -87,9 +92,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
         "create_table_from_a_stream_without_rows_makes_an_empty_table": "",
     },
     "NotImplementedError for some operations it lacks, or reads the request first": {
-        "absent_operations_are_unsupported": (
-            "alter_table_backfill_columns | refresh_materialized_view | rename_table"
-        ),
+        "absent_operations_are_unsupported": " | ".join(NOT_IMPLEMENTED),
     },
     "InvalidInput without a code of the specification": {
         "a_table_operation_without_an_identifier_is_invalid_input": (
@@ -126,23 +129,29 @@ DEVIATIONS: Mapping[str, str] = {
 }
 """Case, or ``case[request]``, to the reason."""
 
+MISSING_FEATURES = {
+    "table_properties": "RegisterTable loses the properties",
+    "managed_tables": "an entry holds no version",
+    "rename": "it has no RenameTable",
+    "rename_across": "it has no RenameTable",
+    "chosen_location": "it refuses a location that it did not choose",
+    "cascade": "it refuses to drop a namespace that has tables",
+    "list_all": "ListAllTables has the tables of the root only",
+    "declare_again": "a declared table exists",
+}
+"""What pylance's directory cannot do, and why."""
+
 
 class DirectoryTarget(Target):
     """A directory namespace on local disk."""
 
-    features = Features(
-        fixed_depth=False,
-        nested_namespaces=True,
-        table_properties=False,
-        managed_tables=False,
-        rename=False,
-        rename_across=False,
-        chosen_location=False,
-        cascade=False,
-        list_all=False,
-        declare_again=False,
-        absent=inherited_operations(DirectoryNamespace)
-        | {"alter_table_backfill_columns", "refresh_materialized_view", "rename_table"},
+    features = without(
+        Features(
+            fixed_depth=False,
+            nested_namespaces=True,
+            absent=inherited_operations(DirectoryNamespace) | NOT_IMPLEMENTED,
+        ),
+        *MISSING_FEATURES,
     )
     deviations = DEVIATIONS
 
@@ -151,6 +160,10 @@ class DirectoryTarget(Target):
 
     def connect(self) -> lance_namespace.LanceNamespace:
         return lance_namespace.connect("dir", {"root": self.data_root})
+
+    def lacks(self, need: str) -> str:
+        why = super().lacks(need)
+        return f"{why}: {MISSING_FEATURES[need]}" if why and need in MISSING_FEATURES else why
 
     def register_location(self, location: str) -> str:
         """Registered locations must be relative to the root."""

@@ -21,13 +21,15 @@ from conformance.federated_target import CombinationSuite, FederatedTarget
 from conformance.glue_target import GlueOnDiskTarget
 from conformance.hive_target import hive_target
 from conformance.memory_suite import MemoryTarget
+from conformance.test_directory import DirectoryTarget
 from conformance.unity_target import UnityTarget
 from lance.namespace import RestNamespace
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import from_error_code
+from lance_namespace.errors import UnsupportedOperationError, from_error_code
 from lance_namespace_urllib3_client import ApiClient, Configuration, TableApi, TransactionApi
 from lance_namespace_urllib3_client.exceptions import ApiException
 from pydantic import BaseModel
+from server.authenticated import serve
 from server.gateways import serve_namespace
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
@@ -158,7 +160,10 @@ class TestMemory(EntrySuite, RequestSuite, EveryOperationCases):
 
 TABLE = ["films", "t"]
 ROWS = pa.table({"id": [1, 2]})
-VALUES: dict[str, Any] = {"id": TABLE, "mode": "Overwrite", "timeout": "30s"}
+VALUES: dict[str, Any] = {
+    **{"id": TABLE, "new_namespace_id": TABLE[:1]},
+    **{"mode": "Overwrite", "timeout": "30s"},
+}
 """Fields whose values are not any of their type."""
 OURS = ("context", "identity", "replace", "storage_options")
 """Fields that the gateway sets, or does not pass on."""
@@ -260,6 +265,61 @@ def test_a_request_arrives_whole_and_the_answer_returns(
         assert fields_of(answer) == {k: v for k, v in fields_of(given).items() if k not in lost}
     else:
         assert answer == given
+
+
+# -- another library's catalog ---------------------------------------------------------------------
+
+
+LACKS = sorted(DirectoryTarget.features.absent - {"create_empty_table"})
+"""Operations with a route that pylance's directory does not have."""
+SENT_WHOLE = "the client sends no request that has only an identifier"
+WITH_GATEWAY: dict[str, str] = {
+    f"test_absent_operations_are_unsupported[{name}]": SENT_WHOLE
+    for name in {*LACKS} - {"refresh_materialized_view"}
+}
+"""What deviates in another way behind a gateway."""
+CHECKED_BY_GATEWAY = (
+    "test_absent_operations_are_unsupported",
+    "test_a_listing_with_a_bad_token_is_invalid_input",
+    "test_a_table_operation_without_an_identifier_is_invalid_input",
+)
+"""Cases that deviate without a gateway only."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectoryTarget]:
+    """A directory in the installed program, as the pages start it, whose queries have processes."""
+    target = DirectoryTarget(tmp_path_factory.mktemp("directory"))
+    with serve("--catalog", f"{TABLE[0]}=dir:root={target.data_root}", "--port", "0") as program:
+        target.parent = TABLE[:1]
+        target.connect = lambda: Client(program.url)  # type: ignore[method-assign]
+        yield target
+
+
+@pytest.mark.servers
+@pytest.mark.spec("server.md#clients")
+class TestDirectory(EntrySuite, RequestSuite, EveryOperationCases):
+    """pylance's own namespace of a directory, with its known deviations."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, directory: DirectoryTarget) -> Target:
+        known = {
+            case: why
+            for case, why in directory.deviations.items()
+            if hasattr(cls, (name := case.split("[")[0])) and name not in CHECKED_BY_GATEWAY
+        }
+        directory.deviations = {**known, **WITH_GATEWAY}
+        return directory
+
+
+@pytest.mark.servers
+@pytest.mark.spec("server.md#responses")
+@pytest.mark.parametrize("operation", LACKS)
+def test_what_a_directory_lacks_is_unsupported(directory: DirectoryTarget, operation: str) -> None:
+    call = getattr(directory.connect(), operation)
+    with pytest.raises(UnsupportedOperationError, match=operation):
+        call(filled(request_model(operation)))
 
 
 # -- what a gateway to each catalog could break: see CombinationSuite ------------------------------

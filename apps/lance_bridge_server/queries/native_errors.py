@@ -10,6 +10,8 @@ import re
 
 from lance_namespace.errors import ErrorCode, InvalidInputError, TableColumnNotFoundError
 
+from lance_bridge.errors import unsupported
+
 _RUST = re.compile(r"location: Location \{|/rust/[\w/-]+\.rs:\d+|/library/[\w/-]+\.rs:\d+")
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 _MISSING = re.compile(rf"FieldNotFound \{{ field: Column \{{ relation: [^\"]*?name: {_TEXT}")
@@ -23,11 +25,11 @@ _PREFIX = re.compile(
 _WRONG_REQUEST = ("Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "SchemaMismatch")
 _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")
 """What precedes the reason in messages about a wrong request."""
-_OVERFLOW = "OverflowError"
+_OVERFLOW, _NOT_IMPLEMENTED = "OverflowError", "NotImplementedError"
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What pylance's namespaces say of rows that they cannot read."""
 NATIVE_ERRORS = (RuntimeError, OverflowError)
-"""What they raise besides errors of the API."""
+"""What they raise besides errors of the API. NotImplementedError is a RuntimeError."""
 _HINT = "\n\tCandidate functions"
 
 
@@ -35,9 +37,12 @@ def readable_error(operation: str, error: Exception) -> Exception:
     """Return an error with the code and the text of what is wrong with the request.
 
     Returns:
-        TableColumnNotFound (12), or InvalidInput (13); the error itself if it has another cause.
+        TableColumnNotFound (12), InvalidInput (13), or UnsupportedOperation (0); the error itself
+        if it has another cause.
     """
     text, code = str(error), getattr(error, "code", ErrorCode.INTERNAL)
+    if isinstance(error, NotImplementedError) or f"failed with {_NOT_IMPLEMENTED}" in text:
+        return unsupported(f"{operation} is not supported by the library of this catalog")
     if isinstance(error, OverflowError) or f"failed with {_OVERFLOW}" in text:
         return InvalidInputError(f"{operation}: a number in the request is too large")
     if code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT):

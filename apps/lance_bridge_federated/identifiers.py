@@ -44,23 +44,29 @@ def check_catalog_name(name: str) -> None:
 
 def ids_in(model: BaseModel) -> Iterator[list[str]]:
     """Yield each identifier in a request or a response."""
-    for name, value in model:
+    for name in _fields_with_ids(type(model)):
+        value = getattr(model, name, None)  # a constructed model may not have all fields
         if name in ID_FIELDS and isinstance(value, list):
             yield value
         else:
-            for inner in _models_in(value):
-                yield from ids_in(inner)
+            for inner in value if isinstance(value, list) else [value]:
+                if isinstance(inner, BaseModel):
+                    yield from ids_in(inner)
 
 
 def map_ids(model: ModelT, change: Callable[[list[str]], list[str]]) -> ModelT:
     """Return a copy of a request or a response with each identifier in it changed."""
+
+    def mapped(value: Any) -> Any:
+        return map_ids(value, change) if isinstance(value, BaseModel) else value
+
     changes: dict[str, Any] = {}
-    for name, value in model:
-        if name in ID_FIELDS and isinstance(value, list):
-            changes[name] = change(value)
-        elif inner := _models_in(value):
-            mapped = [map_ids(each, change) for each in inner]
-            changes[name] = mapped if isinstance(value, list) else mapped[0]
+    for name in _fields_with_ids(type(model)):
+        value = getattr(model, name, None)
+        if isinstance(value, list):
+            changes[name] = change(value) if name in ID_FIELDS else [mapped(each) for each in value]
+        elif isinstance(value, BaseModel):
+            changes[name] = mapped(value)
     return model.model_copy(update=changes)
 
 
@@ -97,16 +103,18 @@ def _first_ids(ids: list[list[str]]) -> list[str]:
     return list(firsts.values())
 
 
-def _models_in(value: Any) -> list[BaseModel]:
-    """Return the models in a field that have identifiers at any depth."""
-    values = value if isinstance(value, list) else [value]
-    return [each for each in values if isinstance(each, BaseModel) and _has_ids(type(each))]
-
-
 @cache
-def _has_ids(model: type[BaseModel]) -> bool:
-    """Return whether a type has an identifier at any depth. Schemas are deep, and have none."""
-    return any(not ID_FIELDS.isdisjoint(each.model_fields) for each in _types_below(model, set()))
+def _fields_with_ids(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the fields that are an identifier, or hold models with one at any depth."""
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if name in ID_FIELDS
+        or any(
+            not ID_FIELDS.isdisjoint(each.model_fields)
+            for each in _types_below(field.annotation, set())
+        )
+    )
 
 
 def _types_below(annotation: Any, seen: set[type[BaseModel]]) -> set[type[BaseModel]]:

@@ -90,8 +90,8 @@ def catalogs() -> Iterator[dict[str, Breakable]]:
         each.answers.set()
 
 
-def describe(client: httpx.Client, catalog: str = "down") -> httpx.Response:
-    return client.post(f"/v1/table/{catalog}$t/describe", json={})
+def describe(client: httpx.Client, catalog: str = "down", table: str = "t") -> httpx.Response:
+    return client.post(f"/v1/table/{catalog}${table}/describe", json={})
 
 
 def until(condition: Callable[[], Any], seconds: float = 20.0) -> float:
@@ -182,7 +182,7 @@ def test_a_catalog_that_hangs_leaves_threads_for_the_others(
     down = catalogs["down"]
     with served(catalogs) as client, ThreadPoolExecutor(20) as pool:
         down.answers.clear()
-        hanging = [pool.submit(describe, client) for _ in range(20)]
+        hanging = [pool.submit(describe, client, table=f"t{number}") for number in range(20)]
         until(lambda: down.described == 4)  # half of the threads
         done(describe(client, "up"))
         until(lambda: is_refused(client))

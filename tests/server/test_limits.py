@@ -139,7 +139,8 @@ def test_requests_at_once_are_limited_until_they_were_answered() -> None:
     ):
         headers = as_("ann")
         running = [
-            threads.submit(client.post, f"{TABLE}/describe", headers=headers) for _ in range(2)
+            threads.submit(client.post, f"{TABLE}{number}/describe", headers=headers)
+            for number in range(2)
         ]
         for _ in range(2):
             assert slow.begun.acquire(timeout=30)

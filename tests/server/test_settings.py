@@ -245,6 +245,26 @@ def test_properties_come_from_options_then_the_environment_then_the_file(
     assert "option:1" in connect_catalogs(settings, given)["prod"].namespace_id()
 
 
+@pytest.mark.spec("server.md#equal-reads")
+@pytest.mark.parametrize(
+    ("entry", "variable", "expected"),
+    [({}, None, 5), ({"client.pool-size": 7}, None, 7), ({}, "9", 9)],
+)
+def test_a_catalog_has_a_connection_for_each_call_unless_its_entry_says_otherwise(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entry: dict[str, int],
+    variable: str | None,
+    expected: int,
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("LANCE_BRIDGE_PROD_CLIENT_POOL_SIZE", variable)
+    catalogs = {"prod": {"impl": "hive", "uri": "thrift://metastore:9083", **entry}}
+    settings = read({"catalogs": catalogs, "limits": {"threads": 10}}, tmp_path)
+    namespace: Any = connect_catalogs(settings, {})["prod"]
+    assert namespace.connection.config.pool_size == expected
+
+
 def test_catalogs_of_the_users_own_file_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

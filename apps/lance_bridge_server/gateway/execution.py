@@ -41,10 +41,11 @@ from ..access.visibility import (
     hide_other_objects,
     hide_storage_options,
 )
-from ..operations import Call
+from ..operations import Answer, Call
 from ..queries.calling import Method, call_namespace
 from ..queries.channel import Query, Rights
 from ..queries.pool import CallerQueries
+from .single_flight import SingleFlight
 
 T = TypeVar("T")
 
@@ -68,6 +69,8 @@ class Execution:
     """Replaces the namespace's own method."""
     queries: CallerQueries | None = None
     """Runs queries in processes; None for the thread of the operation."""
+    reads: SingleFlight | None = None
+    """Merges equal reads."""
 
     def run(self, finish: Callable[[Any], T]) -> T:
         """Run the operation, and return the result of a function on its result."""
@@ -156,10 +159,23 @@ class Execution:
                 listing = partial(method, namespace)
             listing = self._with_client_pages(self._filter_listing(listing, accesses[0]))
             require_extensions(namespace, self.arguments[0])
-            return listing(*self.arguments)
+            return self._read(partial(listing, *self.arguments), changes)
         if self.queries is not None and self._is_query():
             return self._run_query(self.queries, accesses, changes)
-        return call_namespace(namespace, operation, self.arguments, method)
+        call = partial(call_namespace, namespace, operation, self.arguments, method)
+        is_small = operation.is_read and operation.answer is not Answer.ROWS
+        return self._read(call, changes) if is_small else call()
+
+    def _read(self, call: Callable[[], Any], changes: VersionChanges) -> Any:
+        """Return the result of a read, which equal requests of the principal may share."""
+        if self.reads is None or self.method is not None:
+            return call()
+        principal = self.principal
+        caller = (principal, principal.token, repr(principal.claims), id(self.namespace))
+        request = self.arguments[0].model_dump_json(exclude={"context"})
+        key = (self.call.operation, request, *caller)
+        result, changes.read = self.reads.run(key, lambda: (call(), changes.read))
+        return result
 
     def _is_query(self) -> bool:
         """Return whether the operation runs in a process. A count of all rows is fast."""

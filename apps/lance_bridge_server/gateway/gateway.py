@@ -34,6 +34,7 @@ from .callers import RootNamespaces
 from .execution import Execution
 from .health import CatalogHealth, CatalogState, ReadinessSettings
 from .limits import Limits, Slot
+from .single_flight import SingleFlight
 from .threads import OperationThreads, TimeLimit, Use
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads, self.limits.waiting_requests)
+        self._reads = SingleFlight()
         self.readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
@@ -265,4 +267,5 @@ class Gateway:
             request.state,
             trail_of(request),
             queries=queries,
+            reads=self._reads,
         )

@@ -53,16 +53,24 @@ class TimeLimit:
         return max(0.0, self._end - time.monotonic())
 
 
-class Use(NamedTuple):
-    """Who uses a place."""
+class Use:
+    """Who uses a place: a principal, to call a catalog if that is known."""
 
-    owner: str = ""
-    """The principal."""
-    catalog: str | None = None
-    """The catalog that is called; None if it is none, or not known."""
+    def __init__(self, owner: str = "", catalog: str | None = None) -> None:
+        self.owner = owner
+        self.catalog = catalog
+        self.keys = [("owner", owner)]
+        """What the place counts for."""
+        if catalog is not None:
+            self.keys.append(("catalog", catalog))
 
 
 _NOBODY = Use()
+
+
+def catalog_share(count: int) -> int:
+    """Return how many of so many places the calls of one catalog may take."""
+    return max(1, count // 2)
 
 
 class FairPlaces:
@@ -79,7 +87,7 @@ class FairPlaces:
             most_waiting: How many requests of one principal may wait for a place.
         """
         self._free = count
-        self._shares = {"owner": max(1, count * 3 // 4), "catalog": max(1, count // 2)}
+        self._shares = {"owner": max(1, count * 3 // 4), "catalog": catalog_share(count)}
         self._most_waiting = most_waiting
         self._held: Counter[tuple[str, str]] = Counter()
         self._waiting: OrderedDict[str, list[_Waiting]] = OrderedDict()
@@ -140,20 +148,15 @@ class FairPlaces:
                 del self._waiting[owner]
 
     def _has_room(self, use: Use) -> bool:
-        counters = self._counters(use)
-        return self._free > 0 and all(self._held[key] < self._shares[key[0]] for key in counters)
+        held, shares = self._held, self._shares
+        return self._free > 0 and all(held[key] < shares[key[0]] for key in use.keys)
 
     def _count(self, use: Use, added: int) -> None:
         self._free -= added
-        for key in self._counters(use):
+        for key in use.keys:
             self._held[key] += added
             if not self._held[key]:
                 del self._held[key]
-
-    @staticmethod
-    def _counters(use: Use) -> list[tuple[str, str]]:
-        of_catalog = [("catalog", use.catalog)] if use.catalog is not None else []
-        return [("owner", use.owner), *of_catalog]
 
 
 class _Waiting(NamedTuple):

@@ -15,7 +15,7 @@ import anyio
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
-from lance_bridge.config import config_path, named_catalogs, property_texts
+from lance_bridge.config import config_path, declared_properties, named_catalogs, property_texts
 from lance_bridge.errors import internal, invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect_configured, find, is_implementation
@@ -27,6 +27,7 @@ from ..access.oidc import OidcTokens
 from ..config import OidcSettings, ServerSettings
 from ..gateway.callers import CallerNamespaces, RootNamespaces
 from ..gateway.health import probe
+from ..gateway.threads import catalog_share
 from ..redaction import (
     HOSTS,
     SECRETS,
@@ -37,7 +38,7 @@ from ..redaction import (
     secrets_of,
 )
 
-_PUBLIC = "credentials.public-options"
+_PUBLIC, _POOL = "credentials.public-options", "client.pool-size"
 
 Properties = Mapping[str, Mapping[str, str]]
 """Properties by catalog."""
@@ -69,8 +70,9 @@ def catalog_sources(settings: ServerSettings, given: Properties) -> dict[str, Ca
         if name not in settings.catalogs:
             raise invalid(f"Cannot set a property of catalog '{name}': there is no such catalog")
     public = tuple(settings.public_storage_options)
+    calls = catalog_share(settings.limits.threads)
     return {
-        name: CatalogSource(name, entry, given.get(name, {}), public)
+        name: CatalogSource(name, entry, given.get(name, {}), public, calls)
         for name, entry in settings.catalogs.items()
     }
 
@@ -107,6 +109,8 @@ class CatalogSource:
     """Properties that override those of the entry and of the environment."""
     public: tuple[str, ...]
     """The names of storage options that clients may read."""
+    calls: int
+    """How many calls the server makes at once."""
     is_caller: bool = False
     """Whether it is connected for a caller, whose token is recognised by its form."""
 
@@ -128,9 +132,12 @@ class CatalogSource:
         try:
             entry = property_texts(self.name, self.entry)
             stored, more = _properties(self.name, entry, self.given)
-            is_own = issubclass(find(stored["impl"]), LanceBridgeNamespace)
-            if is_own:
-                stored = {_PUBLIC: ",".join(self.public), **stored}
+            cls = find(stored["impl"])
+            is_own = issubclass(cls, LanceBridgeNamespace)
+            if issubclass(cls, LanceBridgeNamespace):
+                known = {each.key for each in declared_properties(cls.config_type)}
+                defaults = {_PUBLIC: ",".join(self.public), _POOL: str(self.calls)}
+                stored = {key: defaults[key] for key in defaults.keys() & known} | stored
             made = connect_configured(self.name, stored, more)
             if not self.is_caller:
                 SECRETS.add(secrets_of(made, {**stored, **more}))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_bridge.credentials import CALLER
+
 
 def crash(_namespace: Any, _request: Any) -> None:
     """End the process as a fault of native code does."""
@@ -40,6 +42,13 @@ def sleep(_namespace: Any, _request: Any, mark: str = "") -> None:
 def process_id(_namespace: Any, _request: Any) -> int:
     """Return the number of the process."""
     return os.getpid()
+
+
+def caller(_namespace: Any, _request: Any) -> tuple[str, bool, bool]:
+    """Return the principal, and whether it may have credentials to read and to write."""
+    found = CALLER.get()
+    assert found is not None
+    return found.principal, found.allows(False), found.allows(True)
 
 
 def fail_after_rows(_namespace: Any, _request: Any) -> pa.RecordBatchReader:

@@ -33,7 +33,7 @@ from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
-from lance_bridge_server.queries.channel import Query, Rights
+from lance_bridge_server.queries.channel import Query
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
 
 pytestmark = pytest.mark.servers
@@ -83,9 +83,7 @@ def run(
     active: Run | None = None,
     **more: Any,
 ) -> Any:
-    cpu = processes.settings.cpu_seconds
-    fields = {"rights": None, "method": method, "cpu_seconds": cpu, **more}
-    query = Query(source, operation, REQUEST, **fields)
+    query = Query(source, operation, REQUEST, **{"principal": "ada", "method": method, **more})
     return processes.run(query, active or Run(60), None, VersionChanges())
 
 
@@ -210,13 +208,12 @@ def test_a_principal_does_not_get_all_processes(
     start: Callable[..., QueryProcesses], source: bytes
 ) -> None:
     processes = start(processes=2)
-    many, one = (Rights(name, reads=True, writes=True) for name in ("many", "one"))
-    reader = run(processes, source, query_methods.endless_rows, rights=many)
+    reader = run(processes, source, query_methods.endless_rows, principal="many")
     with pytest.raises(ServiceUnavailableError, match="no free process"):
-        run(processes, source, query_methods.process_id, active=Run(0.2), rights=many)
-    assert run(processes, source, query_methods.process_id, rights=one)
+        run(processes, source, query_methods.process_id, active=Run(0.2), principal="many")
+    assert run(processes, source, query_methods.process_id, principal="one")
     del reader
-    assert run(processes, source, query_methods.process_id, rights=many)
+    assert run(processes, source, query_methods.process_id, principal="many")
 
 
 # -- through a gateway -----------------------------------------------------------------------------
@@ -283,7 +280,12 @@ def test_a_server_that_ends_leaves_no_process(
         wait_for(lambda: not any(is_alive(each.pid) for each in processes))
 
 
-def test_rights_of_a_query_are_those_of_its_caller() -> None:
-    query = Query(b"", READ, REQUEST, Rights("ada", reads=True, writes=False))
-    assert pickle.loads(pickle.dumps(query)) == query
-    assert "source" not in repr(query)
+def test_a_query_runs_for_its_principal(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    """It gets no credentials: no response of a query has any."""
+    assert run(start(), source, query_methods.caller, principal="bob") == ("bob", False, False)
+
+
+def test_what_is_printed_of_a_query_has_no_secrets() -> None:
+    assert "source" not in repr(Query(b"", READ, REQUEST, "ada"))

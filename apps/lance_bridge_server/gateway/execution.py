@@ -43,7 +43,7 @@ from ..access.visibility import (
 )
 from ..operations import Answer, Call
 from ..queries.calling import Method, call_namespace
-from ..queries.channel import Query, Rights
+from ..queries.channel import Query
 from ..queries.pool import CallerQueries
 from .single_flight import SingleFlight
 
@@ -161,7 +161,7 @@ class Execution:
             require_extensions(namespace, self.arguments[0])
             return self._read(partial(listing, *self.arguments), changes)
         if self.queries is not None and self._is_query():
-            return self._run_query(self.queries, accesses, changes)
+            return self._run_query(self.queries, changes)
         call = partial(call_namespace, namespace, operation, self.arguments, method)
         is_small = operation.is_read and operation.answer is not Answer.ROWS
         return self._read(call, changes) if is_small else call()
@@ -183,20 +183,16 @@ class Execution:
         is_count = operation.name == "count_table_rows" and not request.predicate
         return operation.is_query and not is_count
 
-    def _run_query(
-        self, queries: CallerQueries, accesses: list[Access], changes: VersionChanges
-    ) -> Any:
-        caller = caller_of(self.authorizer, self.principal, accesses)
+    def _run_query(self, queries: CallerQueries, changes: VersionChanges) -> Any:
         rows = next(iter(self.arguments[1:]), None)
         query = Query(
             queries.source,
             self.call.operation,
             self.arguments[0],
-            Rights(caller.principal, reads=caller.allows(False), writes=caller.allows(True)),
+            self.principal.name,
             rows if isinstance(rows, bytes) else None,
             has_upload=rows is not None and not isinstance(rows, bytes),
             method=self.method,
-            cpu_seconds=queries.processes.settings.cpu_seconds,
         )
         return queries.processes.run(query, queries.run, rows, changes)
 

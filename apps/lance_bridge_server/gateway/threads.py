@@ -18,7 +18,7 @@ from lance_bridge.errors import invalid
 
 from ..errors import unfinished_error
 from ..operations import Operation
-from .limits import Slot
+from .limits import Slot, fair_share
 
 T = TypeVar("T")
 
@@ -76,8 +76,7 @@ def catalog_share(count: int) -> int:
 class FairPlaces:
     """A number of places, which principals get in turn. Use in the thread of the event loop.
 
-    A principal gets at most three in four of them, and the calls of one catalog at most half: some
-    stay for the others.
+    A principal gets its `fair_share` of them, and the calls of one catalog at most half.
     """
 
     def __init__(self, count: int, most_waiting: int) -> None:
@@ -87,7 +86,7 @@ class FairPlaces:
             most_waiting: How many requests of one principal may wait for a place.
         """
         self._free = count
-        self._shares = {"owner": max(1, count * 3 // 4), "catalog": catalog_share(count)}
+        self._shares = {"owner": fair_share(count), "catalog": catalog_share(count)}
         self._most_waiting = most_waiting
         self._held: Counter[tuple[str, str]] = Counter()
         self._waiting: OrderedDict[str, list[_Waiting]] = OrderedDict()

@@ -47,15 +47,6 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Rights:
-    """The principal of a query, and which credentials for its tables it may have."""
-
-    principal: str
-    reads: bool
-    writes: bool
-
-
-@dataclass(frozen=True)
 class Query:
     """One operation for a query process. It can be pickled, and has secrets."""
 
@@ -63,15 +54,14 @@ class Query:
     """A pickled function that connects the namespace."""
     operation: Operation
     request: BaseModel
-    rights: Rights | None
+    principal: str
+    """For whom it runs. No response of a query has credentials, so none of its rights matter."""
     rows: bytes | None = None
     """The rows of the request, if they are few."""
     has_upload: bool = False
     """Whether the rows of the request are read with `Kind.READ`."""
     method: Any = None
     """Replaces the namespace's own method; a function that can be pickled."""
-    cpu_seconds: int | None = None
-    """How much processor time it may take."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from lance_bridge.config import Seconds
 from lance_bridge.dataset_versions import VersionChanges
 
 from ..errors import unfinished_error
+from ..gateway.limits import fair_share
 from ..operations import Operation
 from .channel import Channel, ChannelClosedError, Failure, Kind, Query
 from .process import serve
@@ -139,8 +140,7 @@ class QueryProcesses:
             InternalError: (18) its process crashed.
         """
         end_at = time.monotonic() + min(run.seconds, self.settings.seconds)
-        owner = query.rights.principal if query.rights else ""
-        process = self._acquire(query.operation, owner, end_at)
+        process = self._acquire(query.operation, query.principal, end_at)
         run.watch(process)
         return _Exchange(self, process, run, query, upload, changes).run()
 
@@ -158,7 +158,7 @@ class QueryProcesses:
                 self._starting += 1
             process = None
             try:
-                process = _Process()
+                process = _Process(self.settings.cpu_seconds)
             finally:
                 with self._condition:
                     self._starting -= 1
@@ -180,7 +180,7 @@ class QueryProcesses:
     # -- processes ---------------------------------------------------------------------------------
 
     def _acquire(self, operation: Operation, owner: str, end_at: float) -> _Process:
-        share = max(1, self.settings.processes * 3 // 4)
+        share = fair_share(self.settings.processes)
         with self._condition:
             while self._owned[owner] >= share or (
                 not self._idle and self._count >= self.settings.processes
@@ -195,7 +195,7 @@ class QueryProcesses:
             if process is None or not process.is_alive:
                 if process is not None:
                     process.close()
-                process = _Process()
+                process = _Process(self.settings.cpu_seconds)
         except BaseException:
             with self._condition:
                 self._starting -= 1
@@ -305,6 +305,9 @@ class CallerQueries:
 class _Process:
     """One process.
 
+    Args:
+        cpu_seconds: How much processor time each query may take.
+
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
         owner: The principal of its query.
@@ -312,10 +315,11 @@ class _Process:
         idle_since: Since when it has no query, on the same clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_seconds: int | None) -> None:
         ours, given = socket.socketpair()
         with given:
-            self._process = _context().Process(target=serve, args=(given,), daemon=True)
+            arguments = (given, cpu_seconds)
+            self._process = _context().Process(target=serve, args=arguments, daemon=True)
             self._process.start()
         self.channel = Channel(ours)
         self.end_at = float("inf")

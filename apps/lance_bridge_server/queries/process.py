@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +38,6 @@ from .channel import (
     MessageFile,
     Query,
     Result,
-    Rights,
 )
 
 _STACK_BYTES = 256 << 20
@@ -54,11 +53,15 @@ _NICENESS = 5
 """The server, which also answers others, goes before queries where processors are short."""
 
 
-def serve(end: socket.socket) -> None:
-    """Run the queries that a channel sends, until the server closes it."""
+def serve(end: socket.socket, cpu_seconds: int | None) -> None:
+    """Run the queries that a channel sends, until the server closes it.
+
+    Args:
+        cpu_seconds: How much processor time each of them may take.
+    """
     _prepare_process()
     channel = Channel(end)
-    worker = _Worker(channel)
+    worker = _Worker(channel, cpu_seconds)
     logging.getLogger().addHandler(_ChannelLog(channel))
     threading.stack_size(_STACK_BYTES)
     thread = threading.Thread(target=worker.run, daemon=True)
@@ -114,8 +117,9 @@ class _Upload:
 
 
 class _Worker:
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, cpu_seconds: int | None) -> None:
         self._channel = channel
+        self._cpu_seconds = cpu_seconds
         self._namespaces: OrderedDict[bytes, LanceNamespace] = OrderedDict()
 
     def run(self) -> None:
@@ -128,7 +132,7 @@ class _Worker:
     def _run(self, query: Query) -> None:
         with record_version_changes() as changes:
             try:
-                with _processor_time(query.cpu_seconds):
+                with _processor_time(self._cpu_seconds):
                     result = self._result_of(query, changes)
             except ChannelClosedError:
                 raise
@@ -146,7 +150,7 @@ class _Worker:
             arguments.append(_Upload(self._channel))
         elif query.rows is not None:
             arguments.append(query.rows)
-        with acting_for(_caller(query.rights)) if query.rights else nullcontext():
+        with acting_for(Caller(query.principal, lambda _write: False)):
             value = call_namespace(namespace, query.operation, arguments, query.method)
             if not isinstance(value, pa.RecordBatchReader):
                 return Result(value, changes)
@@ -172,10 +176,6 @@ class _Worker:
         if len(self._namespaces) > _MOST_NAMESPACES:
             close_namespace(self._namespaces.popitem(last=False)[1])
         return found
-
-
-def _caller(rights: Rights) -> Caller:
-    return Caller(rights.principal, lambda write: rights.writes if write else rights.reads)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -262,7 +263,8 @@ def test_an_error_of_a_query_is_that_of_the_catalog(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "end"), [(1, signal.SIGKILL), (1, signal.SIGTERM), (2, signal.SIGTERM)]
+    ("workers", "end"),
+    [(1, signal.SIGKILL), (1, signal.SIGTERM), (2, signal.SIGKILL), (2, signal.SIGTERM)],
 )
 def test_a_server_that_ends_leaves_no_process(
     tmp_path: Path, workers: int, end: signal.Signals
@@ -277,7 +279,12 @@ def test_a_server_that_ends_leaves_no_process(
         processes = psutil.Process(gateway.pid).children(recursive=True)
         assert any("forkserver" in " ".join(each.cmdline()) for each in processes)
         os.kill(gateway.pid, end)
-        wait_for(lambda: not any(is_alive(each.pid) for each in processes))
+        try:
+            wait_for(lambda: not any(is_alive(each.pid) for each in processes))
+        finally:
+            for each in processes:
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
 
 
 def test_a_query_runs_for_its_principal(

@@ -37,11 +37,6 @@ _SECONDS = {
 }
 
 
-def fair_share(count: int) -> int:
-    """Return how many of some threads or processes a principal gets: some stay for the others."""
-    return max(1, count * 3 // 4)
-
-
 class _ParsedRate(NamedTuple):
     requests: int
     seconds: int

@@ -18,7 +18,8 @@ from lance_bridge.errors import invalid
 
 from ..errors import unfinished_error
 from ..operations import Operation
-from .limits import Slot, fair_share
+from ..queries.pool import fair_share
+from .limits import Slot
 
 T = TypeVar("T")
 

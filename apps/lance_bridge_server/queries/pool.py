@@ -25,7 +25,6 @@ from lance_bridge.config import Seconds
 from lance_bridge.dataset_versions import VersionChanges
 
 from ..errors import unfinished_error
-from ..gateway.limits import fair_share
 from ..operations import Operation
 from .channel import Channel, ChannelClosedError, Failure, Kind, Query
 from .process import serve
@@ -56,6 +55,11 @@ def _default_memory() -> int:
         if text.isdigit():  # else "max"
             total = min(total, int(text))
     return max(_GIB, min(4 * _GIB, total // 4))
+
+
+def fair_share(count: int) -> int:
+    """Return how many of some threads or processes a principal gets: some stay for the others."""
+    return max(1, count * 3 // 4)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -181,10 +183,27 @@ def _worker_app(
     counts: Path,
 ) -> ASGIApp:
     record_reloads()
+    _stop_with_supervisor()
     process = _process(settings)
     process.admission = Admission(RequestCounts(counts))
     process.session_key = session_key  # a session is valid in every worker
     return app_from_source(source, process, tls)
+
+
+def _stop_with_supervisor() -> None:
+    """Stop this worker process, as SIGTERM does, when the supervisor has ended, also by SIGKILL.
+
+    It would otherwise serve for ever, at an address that no other server could then use.
+    """
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+
+    def stop() -> None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
 
 
 def _process(settings: ServerSettings) -> Process:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 
 from lance_bridge.dataset import expressions
+from lance_bridge.dataset.expressions import to_query_error
 from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls
@@ -129,12 +130,40 @@ def test_an_alias_of_what_is_not_one_value_is_invalid_input(
         ask(filled, columns={"other": source})
 
 
-def test_an_alias_that_fails_on_a_row_is_invalid_input(filled: MemoryNamespace) -> None:
-    with pytest.raises(errors.InvalidInputError, match="Divide by zero"):
-        ask(filled, columns={"other": "1 / (id - 3)"})
-    reader = filled.query_table_reader(request(columns={"other": "1 / (id - 3)"}))
-    with pytest.raises(errors.InvalidInputError, match="Divide by zero"):
-        reader.read_all()
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("1 / (id - 3)", "Divide by zero"),
+        ("date_trunc('x', cast(id as timestamp))", "date_trunc granularity"),
+        ("make_array(id)[9223372036854775807]", "invalid index"),
+        ("digest(word, 'none')", "no built-in digest"),
+        ("cast(id as decimal(76, 70))", "precision out of range"),
+        ("regexp_like(word, 'a{1000000}')", "did not compile"),
+        ("st_area(word)", "WKT"),
+        ("st_contains(make_array(id), make_array(id))", "GeoArrow"),
+    ],
+)
+def test_an_alias_that_fails_on_a_row_is_invalid_input(
+    filled: MemoryNamespace, source: str, words: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match=words):
+        ask(filled, columns={"other": source})
+    with pytest.raises(errors.InvalidInputError, match=words):
+        filled.query_table_reader(request(columns={"other": source})).read_all()
+
+
+def test_an_error_of_the_storage_in_a_query_is_not_the_request_s() -> None:
+    text = "External error: Query Execution error: Execution error: LanceError(IO): timed out"
+    assert isinstance(to_query_error(ValueError(text), "x"), errors.ServiceUnavailableError)
+
+
+@pytest.mark.parametrize("alias", ["\0", "a\0b", "\ud800"])
+def test_an_alias_that_arrow_cannot_name_is_invalid_input(
+    filled: MemoryNamespace, alias: str
+) -> None:
+    """Arrow ends the process at a NUL in a name."""
+    with pytest.raises(errors.InvalidInputError, match="alias"):
+        ask(filled, columns={alias: "id"})
 
 
 def test_columns_that_contradict_each_other_are_invalid_input(filled: MemoryNamespace) -> None:

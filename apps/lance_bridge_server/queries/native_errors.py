@@ -11,6 +11,7 @@ import re
 from lance_namespace.errors import ErrorCode, InvalidInputError, TableColumnNotFoundError
 
 from lance_bridge.errors import unsupported
+from lance_bridge_federated.identifiers import with_text
 
 _RUST = re.compile(r"location: Location \{|/rust/[\w/-]+\.rs:\d+|/library/[\w/-]+\.rs:\d+")
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
@@ -18,11 +19,16 @@ _MISSING = re.compile(rf"FieldNotFound \{{ field: Column \{{ relation: [^\"]*?na
 _NAMED = re.compile(r"No field named ([^.]+|\"[^\"]+\")\.|column (\S+) does not exist in schema")
 _PRINTED = re.compile(rf"\b(\w+) \{{ (?:source|message): (?:\w+\()?{_TEXT}")
 _PLACE = re.compile(r",? /[\w/.-]+\.rs:\d+:\d+")
+_BEFORE_REASON = re.compile(r"^.*\bLanceError\(\w+\): ", re.DOTALL)
 _PREFIX = re.compile(
     r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
     r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
 )
 _WRONG_REQUEST = ("Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "SchemaMismatch")
+_OF_VALUES = (
+    "Compute error: Regular expression", "Failed to coerce types", "Wkt(", "InvalidGeoArrow("
+)  # fmt: skip
+"""Parts of printed errors about a value of the request, whatever kind they are of."""
 _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")
 """What precedes the reason in messages about a wrong request."""
 _OVERFLOW, _NOT_IMPLEMENTED = "OverflowError", "NotImplementedError"
@@ -46,7 +52,8 @@ def readable_error(operation: str, error: Exception) -> Exception:
     if isinstance(error, OverflowError) or f"failed with {_OVERFLOW}" in text:
         return InvalidInputError(f"{operation}: a number in the request is too large")
     if code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT):
-        return error
+        plain = _PLACE.sub("", text)
+        return error if plain == text else with_text(error, plain)
     missing = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
     if missing is not None:
         name = next(filter(None, missing.groups()))
@@ -63,9 +70,9 @@ def _what_is_wrong(text: str, *, is_known: bool) -> str:
     """
     if any(each in text for each in _MALFORMED):
         return text.partition("IoError")[0].rstrip(": ")
-    is_of_rust = _RUST.search(text) is not None
-    printed = _PRINTED.search(text) if is_of_rust else None
-    if printed is not None and printed[1] in _WRONG_REQUEST:
+    is_of_rust, is_of_value = _RUST.search(text) is not None, any(e in text for e in _OF_VALUES)
+    printed = _PRINTED.search(text) if is_of_rust or is_of_value else None
+    if printed is not None and (is_of_value or printed[1] in _WRONG_REQUEST):
         return _unescape(printed[2])
     for mark in _REASONS:
         if mark in text:
@@ -80,4 +87,5 @@ def _unescape(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return the first line of a text, without places in sources and without categories."""
-    return _PREFIX.sub("", _PLACE.sub("", text.partition(_HINT)[0]).strip()).splitlines()[0]
+    reason = _BEFORE_REASON.sub("", _PLACE.sub("", text.partition(_HINT)[0]).strip())
+    return _PREFIX.sub("", reason).splitlines()[0]

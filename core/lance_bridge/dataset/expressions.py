@@ -25,6 +25,7 @@ from lance_namespace.errors import (
 from ..errors import (
     LANCE_ERRORS,
     MISSING_FILE,
+    STORAGE_ERROR,
     as_namespace_error,
     first_line,
     invalid,
@@ -74,8 +75,15 @@ _ON_A_ROW = (
     "LanceError(Arrow)",
     "failed to construct the fuzzy query",
     "ef must be greater than or equal to k",
+    "Invalid user input",
+    "Compute error: Regular expression",
+    "WKT error",
+    "Data not conforming to GeoArrow",
+    "Decimal precision out of range",
 )
 """Messages of Lance about an expression or a search that fails on a row: the request is wrong."""
+_OF_EXECUTION = re.compile("Query Execution error: (?:Execution|Arrow) error")
+"""Another one, unless the storage failed."""
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -357,7 +365,7 @@ def translate_query_errors(what: str) -> Iterator[None]:
 
 def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
     """Return InvalidInput, InvalidTableState, ServiceUnavailable or Internal for a failed query."""
-    if any(text in str(error) for text in _ON_A_ROW):
+    if _is_on_a_row(str(error)):
         return invalid(f"{what}: {first_line(error)}")
     missing = _MISSING_FILE.search(str(error))
     if missing is not None:
@@ -366,6 +374,12 @@ def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
             "the latest version; otherwise restore it. `lance-bridge doctor` says what else to do"
         )
     return as_namespace_error(what, error)
+
+
+def _is_on_a_row(text: str) -> bool:
+    if any(each in text for each in _ON_A_ROW):
+        return True
+    return STORAGE_ERROR not in text and _OF_EXECUTION.search(text) is not None
 
 
 def does_not_fit(what: str, expression: str, table: str) -> str:

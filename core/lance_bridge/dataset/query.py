@@ -20,7 +20,7 @@ from lance.dataset import ColumnOrdering, LanceScanner
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 from lance_namespace_urllib3_client.models import QueryTableRequestColumns
 
-from ..errors import invalid, panics_as_errors, unsupported
+from ..errors import invalid, panics_as_errors, require_text, unsupported
 from ..requests import OrderedQuery, OrderedQueryAnalysis, Ref
 from ..table import Table
 from . import expressions, paths, searches
@@ -392,7 +392,8 @@ def parse_columns(columns: QueryTableRequestColumns | None) -> Columns:
     """Return the columns that a request names; None for all, as in pylance.
 
     Raises:
-        InvalidInputError: (13) names together with aliases, a name twice, or a reserved alias.
+        InvalidInputError: (13) names together with aliases, a name twice, or an alias that is
+            reserved or cannot be a name.
     """
     if columns is None:
         return None
@@ -407,6 +408,9 @@ def parse_columns(columns: QueryTableRequestColumns | None) -> Columns:
     if not columns.column_aliases:
         return None
     for alias, source in columns.column_aliases.items():
+        require_text("The alias", alias)
+        if "\0" in alias:
+            raise invalid(f"The alias {alias[:60]!r} has a NUL")
         if alias in SEARCH_COLUMNS and source != alias:
             raise invalid(f"Column {alias!r} is added by searches: use another alias")
     return dict(columns.column_aliases)

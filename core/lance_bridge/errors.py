@@ -53,6 +53,7 @@ __all__ = [
     "display",
     "first_line",
     "has_panicked",
+    "has_wrong_value",
     "internal",
     "invalid",
     "is_callers_own",
@@ -306,10 +307,17 @@ REFUSALS = (
     "Query Execution error",
     "Unprocessable",
     "External error: General error",  # a geometry that is not WKB
-    "WKT error",
     "can't set tokenizer",
 )
 """The beginnings of messages about a request or its rows, and not about storage."""
+
+_OF_VALUES = (
+    "Compute error: Regular expression",
+    "Data not conforming to GeoArrow",
+    "Decimal precision out of range",
+    "WKT error",
+)
+"""Parts of messages about a value in a request, also of those that blame the storage."""
 
 STORAGE_ERROR = "LanceError(IO)"
 """Part of the message, at any depth, if the storage failed."""
@@ -389,15 +397,24 @@ def has_panicked(error: Exception) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """Return whether Lance refused a request, rather than failed to execute it."""
     text = str(error)
-    return text.startswith(REFUSALS) and STORAGE_ERROR not in text
+    is_refused = text.startswith(REFUSALS) and STORAGE_ERROR not in text
+    return is_refused or has_wrong_value(error)
+
+
+def has_wrong_value(error: BaseException) -> bool:
+    """Return whether an expression was applied to a value that it cannot take."""
+    text = str(error)
+    return any(each in text for each in _OF_VALUES)
 
 
 def is_input_error(error: Exception) -> bool:
     """Return whether an error is about the input, and not about storage or other writers."""
     text = str(error)
-    if STORAGE_ERROR in text or text.startswith(MISSING_FILE):
-        return False
-    return isinstance(error, ValueError) or is_refusal(error)
+    if is_refusal(error):
+        return True
+    return isinstance(error, ValueError) and not (
+        STORAGE_ERROR in text or text.startswith(MISSING_FILE)
+    )
 
 
 def first_line(error: BaseException | str) -> str:

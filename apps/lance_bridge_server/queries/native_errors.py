@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import re
 
-from lance_namespace.errors import ErrorCode, InvalidInputError, TableColumnNotFoundError
+from lance_namespace.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableColumnNotFoundError,
+)
 
-from lance_bridge.errors import unsupported
+from lance_bridge.errors import has_wrong_value, unsupported
 from lance_bridge_federated.identifiers import with_text
 
 _RUST = re.compile(r"location: Location \{|/rust/[\w/-]+\.rs:\d+|/library/[\w/-]+\.rs:\d+")
@@ -19,21 +24,23 @@ _MISSING = re.compile(rf"FieldNotFound \{{ field: Column \{{ relation: [^\"]*?na
 _NAMED = re.compile(r"No field named ([^.]+|\"[^\"]+\")\.|column (\S+) does not exist in schema")
 _PRINTED = re.compile(rf"\b(\w+) \{{ (?:source|message): (?:\w+\()?{_TEXT}")
 _PLACE = re.compile(r",? /[\w/.-]+\.rs:\d+:\d+")
-_BEFORE_REASON = re.compile(r"^.*\bLanceError\(\w+\): ", re.DOTALL)
+_BEFORE_REASON = re.compile(
+    r"^.*\bLanceError\(\w+\): |^(?:Internal error: )?Failed to run \w+ on table at '.*?': ",
+    re.DOTALL,
+)
 _PREFIX = re.compile(
     r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
     r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
 )
 _WRONG_REQUEST = ("Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "SchemaMismatch")
-_OF_VALUES = (
-    "Compute error: Regular expression", "Failed to coerce types", "Wkt(", "InvalidGeoArrow("
-)  # fmt: skip
-"""Parts of printed errors about a value of the request, whatever kind they are of."""
+_OF_VALUES = ("Failed to coerce types", "Wkt(", "InvalidGeoArrow(")
+"""Parts of printed errors about a value of the request, beside those of `has_wrong_value`."""
 _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")
 """What precedes the reason in messages about a wrong request."""
 _OVERFLOW, _NOT_IMPLEMENTED = "OverflowError", "NotImplementedError"
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What pylance's namespaces say of rows that they cannot read."""
+_VAGUE = (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT)
 NATIVE_ERRORS = (RuntimeError, OverflowError)
 """What they raise besides errors of the API. NotImplementedError is a RuntimeError."""
 _HINT = "\n\tCandidate functions"
@@ -51,33 +58,34 @@ def readable_error(operation: str, error: Exception) -> Exception:
         return unsupported(f"{operation} is not supported by the library of this catalog")
     if isinstance(error, OverflowError) or f"failed with {_OVERFLOW}" in text:
         return InvalidInputError(f"{operation}: a number in the request is too large")
-    if code not in (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT):
-        plain = _PLACE.sub("", text)
-        return error if plain == text else with_text(error, plain)
+    if isinstance(error, LanceNamespaceError) and code not in _VAGUE:
+        return with_text(error, _PLACE.sub("", text))
     missing = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
     if missing is not None:
         name = next(filter(None, missing.groups()))
         return TableColumnNotFoundError(f"There is no column {_unescape(name)}")
-    wrong = _what_is_wrong(text, is_known=code == ErrorCode.INVALID_INPUT)
+    is_of_value = has_wrong_value(error) or any(each in text for each in _OF_VALUES)
+    wrong = _what_is_wrong(text, is_known=code == ErrorCode.INVALID_INPUT, is_of_value=is_of_value)
     return InvalidInputError(_plain(wrong)) if wrong else error
 
 
-def _what_is_wrong(text: str, *, is_known: bool) -> str:
+def _what_is_wrong(text: str, *, is_known: bool, is_of_value: bool) -> str:
     """Return what is wrong with the request; empty if the text is about something else.
 
     Args:
         is_known: Whether the error's code says that the request is wrong.
+        is_of_value: Whether its text says that a value of the request is wrong.
     """
     if any(each in text for each in _MALFORMED):
         return text.partition("IoError")[0].rstrip(": ")
-    is_of_rust, is_of_value = _RUST.search(text) is not None, any(e in text for e in _OF_VALUES)
+    is_of_rust = _RUST.search(text) is not None
     printed = _PRINTED.search(text) if is_of_rust or is_of_value else None
     if printed is not None and (is_of_value or printed[1] in _WRONG_REQUEST):
         return _unescape(printed[2])
     for mark in _REASONS:
         if mark in text:
             return text.rpartition(mark)[2]
-    return text if is_known and is_of_rust else ""
+    return text if is_of_value or (is_known and is_of_rust) else ""
 
 
 def _unescape(text: str) -> str:

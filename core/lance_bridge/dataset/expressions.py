@@ -28,6 +28,7 @@ from ..errors import (
     STORAGE_ERROR,
     as_namespace_error,
     first_line,
+    has_wrong_value,
     invalid,
     is_refusal,
     panics_as_errors,
@@ -76,10 +77,6 @@ _ON_A_ROW = (
     "failed to construct the fuzzy query",
     "ef must be greater than or equal to k",
     "Invalid user input",
-    "Compute error: Regular expression",
-    "WKT error",
-    "Data not conforming to GeoArrow",
-    "Decimal precision out of range",
 )
 """Messages of Lance about an expression or a search that fails on a row: the request is wrong."""
 _OF_EXECUTION = re.compile("Query Execution error: (?:Execution|Arrow) error")
@@ -365,7 +362,7 @@ def translate_query_errors(what: str) -> Iterator[None]:
 
 def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
     """Return InvalidInput, InvalidTableState, ServiceUnavailable or Internal for a failed query."""
-    if _is_on_a_row(str(error)):
+    if _is_on_a_row(error):
         return invalid(f"{what}: {first_line(error)}")
     missing = _MISSING_FILE.search(str(error))
     if missing is not None:
@@ -376,8 +373,9 @@ def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
     return as_namespace_error(what, error)
 
 
-def _is_on_a_row(text: str) -> bool:
-    if any(each in text for each in _ON_A_ROW):
+def _is_on_a_row(error: Exception) -> bool:
+    text = str(error)
+    if has_wrong_value(error) or any(each in text for each in _ON_A_ROW):
         return True
     return STORAGE_ERROR not in text and _OF_EXECUTION.search(text) is not None
 

@@ -1,4 +1,7 @@
-"""Readers that try to end or block a gateway: random SQL, rows, headers and closed connections."""
+"""Readers that try to end or block a gateway: random SQL, rows, headers and closed connections.
+
+It takes five minutes, or LANCE_BRIDGE_TEST_SECONDS. LANCE_BRIDGE_TEST_SEED makes other requests.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,14 @@ from server.http_requests import ARROW, dial, done
 
 from lance_bridge.testing.calls import ipc
 
-pytestmark = [pytest.mark.slow, pytest.mark.spec("server.md#queries")]
-
 SECONDS = float(os.environ.get("LANCE_BRIDGE_TEST_SECONDS", "300"))
 SEED = int(os.environ.get("LANCE_BRIDGE_TEST_SEED", "41"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spec("server.md#queries"),
+    pytest.mark.timeout(SECONDS + 600),
+]
+
 LONGEST = 1.0
 """How long a request of another principal may take."""
 SERVER_BYTES = 1 << 30

@@ -42,7 +42,7 @@ _KEY_BYTES = 80
 _ID = "memory$t"
 TABLE = "/v1/table/films$t"
 QUERY = {"k": 1, "vector": {}}
-LONG = "repeat('a', 10) = 'b'"
+LONG = "repeat('a', 1000) = 'b'"
 
 
 @pytest.fixture
@@ -198,14 +198,14 @@ def query_column(http: httpx.Client, expression: str) -> httpx.Response:
     [
         ("count_rows", {"predicate": LONG}),
         ("query", {**QUERY, "filter": LONG}),
-        ("query", {**QUERY, "columns": {"column_aliases": {"x": "lpad(word, 10)"}}}),
+        ("query", {**QUERY, "columns": {"column_aliases": {"x": "lpad(word, 10000)"}}}),
         ("explain_plan", {"query": {**QUERY, "filter": LONG}}),
         ("analyze_plan", {**QUERY, "filter": LONG}),
         ("delete", {"predicate": LONG}),
-        ("update", {"updates": [["word", "rpad(word, 10)"]]}),
+        ("update", {"updates": [["word", "rpad(word, 10000)"]]}),
         ("update", {"updates": [["word", "'x'"]], "predicate": LONG}),
-        ("add_columns", {"new_columns": [{"name": "x", "expression": "range(1, 10)"}]}),
-        ("add_columns", {"new_columns": [{"name": "x", "computed": "array_repeat(1, 10)"}]}),
+        ("add_columns", {"new_columns": [{"name": "x", "expression": "range(1, 1000)"}]}),
+        ("add_columns", {"new_columns": [{"name": "x", "computed": "array_repeat(1, 1000)"}]}),
         ("backfill_column", {"column": "word", "where": LONG}),
     ],
 )
@@ -228,25 +228,25 @@ def test_nor_does_a_merge(films: httpx.Client, field: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "replace(replace(word, 'a', 'aaaa'), 'a', 'aaaa')",
-        "regexp_replace(word, '(.*)', '$1$1$1$1')",
+        "replace(replace(word, 'a', 'aaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaa')",
+        "regexp_replace(regexp_replace(word, '(.*)', '$1$1$1$1$1'), '(.*)', '$1$1$1$1$1')",
         "array_to_string(string_to_array(word, ''), word)",
         "array_join(string_to_array(word, ''), word)",
         "list_join(string_to_array(word, ''), word)",
         "list_to_string(string_to_array(word, ''), word)",
-        "array_replace_all(string_to_array(word, ''), 'a', 'aaaa')",
-        "list_replace_n(string_to_array(word, ''), 'a', 'aaaa', 9)",
+        "array_replace_all(string_to_array(word, ''), 'a', word)",
+        "list_replace_n(string_to_array(word, ''), 'a', word, 9)",
         "concat_ws(word, '', '', '', '')",
-        "encode(encode(word, 'hex'), 'hex')",
-        "REPEAT ('a', 10) = 'b'",
-        "\"repeat\"('a', 10) = 'b'",
-        "`repeat`('a', 10) = 'b'",
-        "repeat/* ' */('a', 10) = 'b'",
-        "repeat -- '\n('a', 10) = 'b'",
-        "word = 'it''s' or repeat('a', 10) = 'it''s'",
-        "word <> /* ' */ repeat('a', 10) -- '",
-        "\"a'b\" = repeat('a', 10)",
-        "word = e'\\'' or repeat('a', 10) = '",
+        "encode(" * 7 + "word" + ", 'hex')" * 7,
+        "REPEAT ('a', 1000) = 'b'",
+        "\"repeat\"('a', 1000) = 'b'",
+        "`repeat`('a', 1000) = 'b'",
+        "repeat/* ' */('a', 1000) = 'b'",
+        "repeat -- '\n('a', 1000) = 'b'",
+        "word = 'it''s' or repeat('a', 1000) = 'it''s'",
+        "word <> /* ' */ repeat('a', 1000) -- '",
+        "\"a'b\" = repeat('a', 1000)",
+        "word = e'\\'' or repeat('a', 1000) = '",
     ],
 )
 def test_functions_whose_values_multiply_are_refused_in_any_spelling(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqloxide
 from lance_namespace.errors import InvalidInputError
@@ -43,14 +43,72 @@ _FIELDS = {
 _SHORT = frozenset({"levenshtein"})
 """Functions whose time is the product of the lengths of two arguments."""
 
-GROWING = frozenset({
-    "array_join", "array_repeat", "array_replace_all", "array_replace_n", "array_resize",
-    "array_to_string", "concat_ws", "encode", "generate_series", "list_join", "list_repeat",
-    "list_replace_all", "list_replace_n", "list_resize", "list_to_string", "lpad", "range",
-    "regexp_replace", "repeat", "replace", "rpad", "translate",
-})  # fmt: skip
-"""Functions that are refused: a result can be as long as a number in the request says, or as the
-product of the arguments' lengths."""
+MAX_GROWTH = 100
+"""How many times as long as their arguments results of the next functions may be, in each other."""
+
+_Literals = Sequence[str | None]
+"""A call's arguments: None for one that is not a literal, and an empty text for one too many."""
+
+
+def _size(literal: str | None) -> float:
+    return math.inf if literal is None else len(literal.encode())
+
+
+def _number(literal: str | None) -> float:
+    return float(literal) if literal and literal.isdecimal() else math.inf
+
+
+def _growth_of_replace(literals: _Literals) -> float:
+    old, new = _size(literals[1]), _size(literals[2])
+    return 1 + new if old in (0, math.inf) else max(1, new / old)
+
+
+def _growth_of_pad(literals: _Literals) -> float:
+    return 1 if _number(literals[1]) * max(1, _size(literals[2])) <= MAX_TEXT else math.inf
+
+
+def _growth_of_join(literals: _Literals) -> float:
+    return 1 + _size(literals[1]) + _size(literals[2])
+
+
+def _growth_of_third(literals: _Literals) -> float:
+    return 1 + _size(literals[2])
+
+
+def _growth_of_count(literals: _Literals) -> float:
+    return max(1, _number(literals[1]))
+
+
+def _growth_of_range(literals: _Literals) -> float:
+    return max(_number(literals[0]), _number(literals[1] or literals[0]), 1)
+
+
+GROWING: Mapping[str, Callable[[_Literals], float]] = {
+    "concat_ws": lambda literals: 1 + _size(literals[0]),
+    "encode": lambda _: 2,
+    "generate_series": _growth_of_range,
+    "lpad": _growth_of_pad,
+    "range": _growth_of_range,
+    "regexp_replace": _growth_of_third,
+    "repeat": _growth_of_count,
+    "replace": _growth_of_replace,
+    "rpad": _growth_of_pad,
+    "translate": _growth_of_third,
+    **{
+        f"{kind}_{name}": growth
+        for kind in ("array", "list")
+        for name, growth in {
+            "join": _growth_of_join,
+            "repeat": _growth_of_count,
+            "replace_all": _growth_of_third,
+            "replace_n": _growth_of_third,
+            "resize": _growth_of_count,
+            "to_string": _growth_of_join,
+        }.items()
+    },
+}
+"""How many times as long as its other arguments a function's result can be. A number or a text that
+is no literal, or the product of two lengths, can be anything."""
 
 _OTHERS = frozenset({
     "abs", "acos", "acosh", "array_any_value", "array_min", "arrays_overlap", "arrays_zip",
@@ -199,29 +257,38 @@ def _shorten_list(found: re.Match[str]) -> str:
 # -- rules -----------------------------------------------------------------------------------------
 
 
+class _Place(NamedTuple):
+    """What the nodes above a node say about it."""
+
+    depth: int = 1
+    longest: float = math.inf
+    """How many characters a text may have."""
+    growth: float = 1
+    """How many times the functions above can make it longer."""
+
+
 def _check_tree(tree: Any) -> None:
-    """Check each node, with its depth and the longest text that it may have."""
-    pending: list[tuple[Any, int, float]] = [(tree, 1, math.inf)]
+    """Check each node at its place."""
+    pending = [(tree, _Place())]
     conditions = 0
     while pending:
-        node, depth, longest = pending.pop()
-        if depth > MAX_DEPTH:
+        node, place = pending.pop()
+        if place.depth > MAX_DEPTH:
             raise invalid(f"it is too long: its parts are nested more than {MAX_DEPTH} deep")
         if isinstance(node, (list, tuple)):
-            pending += [(each, depth, longest) for each in node]
+            pending += [(each, place) for each in node]
         elif isinstance(node, dict) and not _is_node(node):
-            pending += [(each, depth, longest) for key, each in node.items() if key not in _MARKS]
+            pending += [(each, place) for key, each in node.items() if key not in _MARKS]
         elif isinstance(node, dict):
             [(name, content)] = node.items()
             if name == "BinaryOp" and content["op"] in ("And", "Or"):
                 conditions += 1
             else:
-                depth += name in _OPERATORS
-                longest = min(longest, _check_node(name, content))
+                place = _check_node(name, content, place)
             if name in _TEXTS:
-                _check_text(content, longest)
+                _check_text(content, place.longest)
             else:
-                pending.append((content, depth, longest))
+                pending.append((content, place))
     if conditions >= MAX_CONDITIONS:
         raise invalid(f"it is too long: it joins more than {MAX_CONDITIONS} conditions")
 
@@ -231,42 +298,61 @@ def _is_node(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value))[:1].isupper()
 
 
-def _check_node(name: str, content: Any) -> float:
-    """Check a node without those below it; return the longest text that these may have."""
+def _check_node(name: str, content: Any, place: _Place) -> _Place:
+    """Check a node without those below it; return the place of these."""
     if name not in _OPERATORS and name not in _PARTS:
         raise invalid(f"this server does not accept {_spell(name)} in expressions")
     if name in ("Cast", "TypedString"):
         _check_type(content["data_type"])
+    place = place._replace(depth=place.depth + (name in _OPERATORS))
     if name == "Function":
-        return _check_function(content)
+        return _check_function(content, place)
     builds = name in _BUILDERS or (name == "BinaryOp" and content["op"] == "StringConcat")
-    return MAX_TEXT if builds else math.inf
+    return place._replace(longest=min(place.longest, MAX_TEXT)) if builds else place
 
 
-def _check_function(content: Mapping[str, Any]) -> float:
+def _check_function(content: Mapping[str, Any], place: _Place) -> _Place:
     name = ".".join(each.get("Identifier", {}).get("value", "") for each in content["name"]).lower()
-    if name in GROWING:
-        raise invalid(
-            f"the function {name} is not available on this server: its result can be larger than "
-            "the server's memory"
-        )
-    if name not in FUNCTIONS:
+    if name not in FUNCTIONS and name not in GROWING:
         raise invalid(f"the function {name} is not available on this server")
     for clause in _REFUSED_CLAUSES:
         if content.get(clause):
             raise invalid(f"this server does not accept {clause.upper()} in expressions")
     if name in _CASTS:
         _check_cast(name, content["args"])
-    return MAX_SHORT_TEXT if name in _SHORT else MAX_TEXT
+    growth = place.growth
+    if name in GROWING:
+        growth *= GROWING[name](_literals(content["args"]))
+        if growth > MAX_GROWTH:
+            raise invalid(
+                f"the function {name} is not available on this server unless literals make its "
+                f"result at most {MAX_GROWTH} times as long as its arguments"
+            )
+    longest = MAX_SHORT_TEXT if name in _SHORT else MAX_TEXT
+    return place._replace(longest=min(place.longest, longest), growth=growth)
+
+
+def _literals(arguments: Any) -> _Literals:
+    """Return the arguments of a call, and empty texts after them."""
+    given = arguments["List"]["args"] if isinstance(arguments, dict) else []
+    return [*map(_literal, given), *[""] * 4]
+
+
+def _literal(argument: Any) -> str | None:
+    """Return the text of an argument that is a string or a number without a sign."""
+    for key in ("Unnamed", "Expr", "Value", "value"):
+        argument = argument.get(key) if isinstance(argument, dict) else None
+    if not isinstance(argument, dict):
+        return None
+    found = argument.get("SingleQuotedString", argument.get("Number"))
+    return found[0] if isinstance(found, (list, tuple)) else found
 
 
 def _check_cast(function: str, arguments: Any) -> None:
     """Check the type that a function casts to."""
     last = arguments["List"]["args"][-1:] if isinstance(arguments, dict) else []
-    found = last[0] if last else None
-    for key in ("Unnamed", "Expr", "Value", "value", "SingleQuotedString"):
-        found = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(found, str):
+    found = _literal(last[0]) if last else None
+    if found is None:
         raise invalid(f"the second argument of {function} must be a type as a string literal")
     if "fixed" in found.lower():
         sizes = (int(each.lstrip("0")[:9] or 1) for each in re.findall(r"\b\d+\b", found))

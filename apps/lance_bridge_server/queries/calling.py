@@ -16,6 +16,8 @@ from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
 from ..operations import Answer, Body, Operation
+from . import directories
+from .directories import directory_of
 from .native_errors import NATIVE_ERRORS, readable_error
 from .sql import check_request
 
@@ -59,10 +61,12 @@ def _call(
 ) -> Any:
     if method is not None:
         return method(namespace, *arguments)
-    if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
-        return with_first_batch(namespace.query_table_reader(*arguments))
     if operation.body is Body.ROWS and not _streams_rows(namespace, arguments[0].id):
         arguments = [arguments[0], *map(_read_all, arguments[1:])]
+    if operation.name in directories.METHODS and directory_of(namespace, arguments[0].id or ()):
+        return directories.METHODS[operation.name](namespace, *arguments)
+    if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
+        return with_first_batch(namespace.query_table_reader(*arguments))
     return getattr(namespace, operation.name)(*arguments)
 
 

@@ -32,7 +32,9 @@ _PREFIX = re.compile(
     r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
     r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
 )
-_WRONG_REQUEST = ("Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "SchemaMismatch")
+_WRONG_REQUEST = {
+    "Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "Schema", "SchemaMismatch",
+}  # fmt: skip
 _OF_VALUES = ("Failed to coerce types", "Wkt(", "InvalidGeoArrow(")
 """Parts of printed errors about a value of the request, beside those of `has_wrong_value`."""
 _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")

@@ -1,0 +1,158 @@
+"""What pylance's namespace of a directory cannot do by itself, although tables can.
+
+It makes no table without rows, knows types by their names only, and searches for the first of
+several vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+from lance.namespace import DirectoryNamespace
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import TableAlreadyExistsError
+from lance_namespace_urllib3_client.models import AlterColumnsEntry, QueryTableRequestVector
+
+from lance_bridge.errors import unsupported
+from lance_bridge_federated import FederatedNamespace
+
+from ..access.permissions import catalog_of
+from ..redaction import PublicAnswers
+
+_QUERY_INDEX = pa.field("query_index", pa.int32())
+
+
+class _NamedType(AlterColumnsEntry):
+    """A change of a column to a type that is given by its name."""
+
+    data_type: Any = None
+
+
+class _NamedTypes(api.AlterTableAlterColumnsRequest):
+    alterations: list[_NamedType]  # type: ignore[assignment]
+
+
+def directory_of(
+    namespace: LanceNamespace, path: Sequence[str]
+) -> tuple[DirectoryNamespace, list[str]] | None:
+    """Return the directory that a path is in, and the path in it; None for another catalog."""
+    while True:
+        if isinstance(namespace, PublicAnswers):
+            namespace = namespace.namespace
+        elif isinstance(namespace, FederatedNamespace) and path:
+            namespace, path = catalog_of(namespace, tuple(path)), path[1:]
+        else:
+            return (namespace, [*path]) if isinstance(namespace, DirectoryNamespace) else None
+
+
+def create_table(
+    namespace: LanceNamespace, request: api.CreateTableRequest, rows: Any
+) -> api.CreateTableResponse:
+    """Create a table, also one without rows."""
+    mode = (request.mode or "create").replace("_", "").lower()
+    schema = _schema_without_rows(rows)
+    if schema is None or mode not in ("create", "existok", "overwrite"):
+        return namespace.create_table(request, rows)
+    directory, path = _directory(namespace, request)
+    try:
+        made = lance.write_dataset(
+            schema.empty_table(),
+            namespace_client=directory,
+            table_id=path,
+            mode="overwrite" if mode == "overwrite" else "create",
+        )
+    except TableAlreadyExistsError:
+        return namespace.create_table(request, rows)  # without reading rows, it says so, or not
+    return api.CreateTableResponse(location=made.uri, version=made.version)
+
+
+def _directory(namespace: LanceNamespace, request: Any) -> tuple[DirectoryNamespace, list[str]]:
+    found = directory_of(namespace, request.id)
+    assert found is not None
+    return found
+
+
+def _schema_without_rows(rows: bytes) -> pa.Schema | None:
+    """Return the schema of a stream that has no rows."""
+    try:
+        with pa.ipc.open_stream(rows) as stream:
+            return stream.schema if all(batch.num_rows == 0 for batch in stream) else None
+    except (pa.ArrowException, OSError):
+        return None  # the namespace says what is wrong
+
+
+def alter_columns(
+    namespace: LanceNamespace, request: api.AlterTableAlterColumnsRequest
+) -> api.AlterTableAlterColumnsResponse:
+    """Change columns, with the names of types in place of their JSON."""
+    fields = request.model_dump()
+    for each in fields["alterations"]:
+        if each["data_type"] is not None:
+            each["data_type"] = _name_of(each["data_type"])
+    return namespace.alter_table_alter_columns(_NamedTypes(**fields))
+
+
+def _name_of(data_type: Mapping[str, Any]) -> str:
+    name = str(data_type.get("type"))
+    if data_type.get("fields") or data_type.get("length"):
+        raise unsupported(
+            f"This catalog cannot change a column to the type {name}: only to one without "
+            "parameters"
+        )
+    return name
+
+
+def query_table(namespace: LanceNamespace, request: api.QueryTableRequest) -> Any:
+    """Query a table, also with several vectors: their rows have the number of the vector."""
+    vectors = request.vector.multi_vector if request.vector else None
+    if not vectors:
+        return _query(namespace, request)
+    _require_one_vector_in_each_row(namespace, request)
+    tables = [
+        _rows(_query(namespace, request.model_copy(update={"vector": _vector(each)})))
+        for each in vectors
+    ]
+    numbered = [
+        table.add_column(0, _QUERY_INDEX, pa.repeat(pa.scalar(i, pa.int32()), table.num_rows))
+        for i, table in enumerate(tables)
+    ]
+    return pa.concat_tables(numbered).to_reader()
+
+
+def _query(namespace: LanceNamespace, request: api.QueryTableRequest) -> Any:
+    read = getattr(namespace, "query_table_reader", namespace.query_table)
+    return read(request)
+
+
+def _vector(vector: list[float]) -> QueryTableRequestVector:
+    return QueryTableRequestVector(single_vector=vector)
+
+
+def _rows(result: Any) -> pa.Table:
+    if isinstance(result, pa.RecordBatchReader):
+        return result.read_all()
+    return pa.ipc.open_file(getattr(result, "data", result)).read_all()
+
+
+def _require_one_vector_in_each_row(
+    namespace: LanceNamespace, request: api.QueryTableRequest
+) -> None:
+    directory, path = _directory(namespace, request)
+    schema = lance.dataset(namespace_client=directory, table_id=path).schema
+    index = schema.get_field_index(request.vector_column or "vector")
+    if index >= 0 and pa.types.is_list(schema.field(index).type):
+        raise unsupported(
+            "This catalog cannot search a column that has several vectors in each row"
+        )
+
+
+METHODS: Final[Mapping[str, Callable[..., Any]]] = {
+    "alter_table_alter_columns": alter_columns,
+    "create_table": create_table,
+    "query_table": query_table,
+}
+"""By the names of the namespace's own methods, which they replace."""

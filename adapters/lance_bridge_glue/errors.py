@@ -252,5 +252,7 @@ def _from_botocore_error(error: boto.BotoCoreError, what: str) -> LanceNamespace
     if isinstance(error, _BAD_CONFIGURATION):
         return InvalidInputError(f"The request to {what} cannot be sent: {text}")
     if isinstance(error, _UNREACHABLE):
-        return ServiceUnavailableError(f"Glue could not be reached to {what}: {text}")
+        return ServiceUnavailableError(
+            f"Glue could not be reached to {what}: {text}. Try again, or check region and endpoint"
+        )
     return InternalError(f"The request to {what} failed: {type(error).__name__}: {text}")

@@ -242,18 +242,26 @@ def translate_errors(
     try:
         yield
     except LostReply as error:
-        unknown = error.may_have_changed
-        error_type = OutcomeUnknownError if unknown else ServiceUnavailableError
-        doubt = ": it may have happened or not" if unknown else ""
-        raise error_type(
-            f"The request to Unity Catalog to {what} failed{doubt}: {error}"
-        ) from error
+        raise _unanswered(error, what) from error
     except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
         if no_catalog and error.missing_level(path) == 1:
             raise NamespaceNotFoundError(f"Namespace not found: {path[0]}. {no_catalog}") from error
         raise error.not_found(path) or _to_error(error, what, rights) from error
+
+
+def _unanswered(error: LostReply, what: str) -> ServiceUnavailableError:
+    if error.may_have_changed:
+        return OutcomeUnknownError(
+            f"Unity Catalog sent no readable reply to the request to {what}, which may have "
+            f"happened or not: {error}"
+        )
+    failed = "sent no readable reply to the request" if error.was_sent else "could not be reached"
+    return ServiceUnavailableError(
+        f"Unity Catalog {failed} to {what}: {error}. Try again, or check that it runs and that "
+        "host has its address"
+    )
 
 
 def _to_error(error: ErrorReply, what: str, rights: str) -> LanceNamespaceError:

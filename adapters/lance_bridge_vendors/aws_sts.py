@@ -189,7 +189,7 @@ def translate_errors(what: str) -> Iterator[None]:
         ) from error
     except _NO_ANSWER as error:
         raise ServiceUnavailableError(
-            f"No {what}: STS does not respond: {reason_in(error)}"
+            f"No {what}: STS does not respond: {reason_in(error)}. {LATER}"
         ) from error
     except boto.BotoCoreError as error:
         raise InternalError(f"No {what}: {type(error).__name__}: {reason_in(error)}") from error

@@ -29,7 +29,7 @@ from lance_bridge.credentials import Grant
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from . import CLOCK, Refusals
+from . import CLOCK, LATER, Refusals
 
 _LIMITS = {
     "connection_timeout": 3, "read_timeout": 8, "retry_total": 1, "retry_backoff_factor": 0.5,
@@ -157,7 +157,7 @@ def _to_error(error: AzureError, what: str) -> Exception:
             f"read from the environment: {text}"
         )
     if _has_no_response(error) or any(each in str(error) for each in _NO_ANSWER_TEXTS):
-        return ServiceUnavailableError(f"No {what}: Azure does not respond: {text}")
+        return ServiceUnavailableError(f"No {what}: Azure does not respond: {text}. {LATER}")
     status = error.status_code if isinstance(error, HttpResponseError) else None
     code = getattr(error, "error_code", None)
     if code:

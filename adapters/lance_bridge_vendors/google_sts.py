@@ -20,7 +20,7 @@ from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableErro
 from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from . import Refusals
+from . import LATER, Refusals
 
 _SECONDS = 8
 """The timeout of each call: without responses, all calls fail within half a minute."""
@@ -173,7 +173,7 @@ def translate_errors(what: str, sent: _BoundedRequest) -> Iterator[None]:
         ) from error
     except (exceptions.TransportError, requests.RequestException) as error:
         raise ServiceUnavailableError(
-            f"No {what}: Google does not respond: {reason_in(error)}"
+            f"No {what}: Google does not respond: {reason_in(error)}. {LATER}"
         ) from error
     except exceptions.GoogleAuthError as error:
         raise _REFUSALS.to_error(what, sent.status, reason_in(error)) from error

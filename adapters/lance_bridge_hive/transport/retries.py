@@ -37,6 +37,16 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
+_NO_ANSWER = (
+    "The metastore did not respond",
+    "Try again, or check that it runs and that uri has its address",
+)
+_UNUSABLE = ("The metastore cannot be used", "")
+_WHAT_FAILED: dict[type[LanceNamespaceError], tuple[str, str]] = {
+    UnauthenticatedError: ("The metastore refused the credentials", ""),
+    PermissionDeniedError: ("The metastore denied access", ""),
+}
+"""What the message of an error begins with, and what it advises."""
 _HINTS: dict[Scheme, str] = {
     "thrift": "do client.framed, tls.enabled and auth.mechanism fit this metastore?",
     "http": "is it a metastore's HTTP transport, without TLS?",
@@ -49,13 +59,14 @@ class Fault:
     """A failure of the connection, not of the call.
 
     ``permanent``: another attempt would fail in the same way. ``refused``: the server rejected the
-    call before it did anything.
+    call before it did anything. ``advises``: the text says what to check.
     """
 
     text: str
     error: type[LanceNamespaceError] = ServiceUnavailableError
     permanent: bool = False
     refused: bool = False
+    advises: bool = False
 
 
 class AttemptFailed(Exception):
@@ -138,19 +149,25 @@ def _unreachable_warning(name: str, seconds: float) -> Callable[[BaseException |
 def _final_error(
     name: str, failed: AttemptFailed, tried: int, started: float
 ) -> LanceNamespaceError:
-    causes = _causes(failed)
+    causes, elapsed = _causes(failed), time.monotonic() - started
+    logger.debug("%s failed, tried %d times in %.1f s: %s", name, tried, elapsed, causes)
     if failed.unknown:
         return OutcomeUnknownError(
-            f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
+            f"A change ({name}) was sent to the metastore and its reply was lost, so it may have "
+            f"happened or not: {causes}"
         )
     types = [fault.error for _, fault in failed.faults]
     error_type = next(
         (t for t in types if t is not ServiceUnavailableError), ServiceUnavailableError
     )
-    times = "once" if tried == 1 else f"{tried} times"
-    elapsed = time.monotonic() - started
-    advice = f". {failed.advice}" if failed.advice else ""
-    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}{advice}")
+    what, advice = _WHAT_FAILED.get(error_type, _NO_ANSWER)
+    if error_type is ServiceUnavailableError and not failed.again:
+        what, advice = _UNUSABLE
+    elif any(fault.advises for _, fault in failed.faults):
+        advice = ""
+    if what == _NO_ANSWER[0] and (tried > 1 or elapsed >= 1):
+        what = f"{what} within {elapsed:.1f} s"
+    return error_type(". ".join(filter(None, [f"{what}: {causes}", failed.advice or advice])))
 
 
 def _causes(failed: AttemptFailed) -> str:
@@ -220,7 +237,8 @@ def _transport_fault(error: TTransportException, endpoint: Endpoint, known: bool
         return _os_fault(error.inner, endpoint)
     if error.type in (TTransportException.SIZE_LIMIT, TTransportException.NEGATIVE_SIZE):
         return Fault(_TOO_LARGE, permanent=True)
-    return Fault(f"{error.message}{'' if known else _hint(error, endpoint)}")
+    hint = "" if known else _hint(error, endpoint)
+    return Fault(f"{error.message}{hint}", advises=not known)
 
 
 def _http_fault(error: HttpRefused) -> Fault:

@@ -232,7 +232,7 @@ def test_a_change_whose_reply_is_lost_is_not_repeated_and_says_so(
     pool = connect(**{"client.timeout": "1"})
     before = databases(metastore)
     proxy.fail_next("create_database", how)
-    with pytest.raises(OutcomeUnknownError, match="create_database was sent") as caught:
+    with pytest.raises(OutcomeUnknownError, match=r"\(create_database\) was sent") as caught:
         create(pool, metastore)
     assert proxy.uri in str(caught.value)
     assert caught.value.__cause__ is not None
@@ -284,7 +284,7 @@ def test_settings_are_not_suspected_if_a_metastore_stops_answering(
     assert read(pool) == "default"
     proxy.disconnect()
     proxy.fail_next("get_database", Fault.STALL)
-    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 2 s$"):
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 2 s\. Try again"):
         read(pool)
 
 
@@ -292,7 +292,10 @@ def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(**{"client.retry-timeout": "2"})
     proxy.fail_next("get_database", Fault.LOSE_REPLY, times=1000)
     started = time.monotonic()
-    with pytest.raises(ServiceUnavailableError, match=r"get_database failed, tried \d+ times in"):
+    with pytest.raises(
+        ServiceUnavailableError,
+        match=r"did not respond within \d\.\d s: thrift:",
+    ):
         read(pool)
     assert time.monotonic() - started < 15  # on a busy machine too; by default it is 20
     assert 1 < proxy.calls["get_database"] < 20

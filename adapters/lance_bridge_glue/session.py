@@ -38,6 +38,7 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 
+from lance_bridge.attempts import attempt_seconds
 from lance_bridge.errors import invalid
 from lance_bridge.secrets import Renewal, SecretRenewal
 from lance_bridge.storage_options import s3_endpoint
@@ -87,7 +88,7 @@ class Session:
         """Discard connections and temporary credentials, as a forked child must."""
         config = self._config
         self._lock = threading.RLock()
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, float | None], Any] = {}
         self._storage_endpoint: dict[str, str] | None = None
         self._role = _Role(config) if config.assume_role_arn else None
         core = _create_session(config, self._role)
@@ -96,15 +97,21 @@ class Session:
     def client(self, service: str, endpoint: str | None) -> Any:
         """Return the client of a service, the same for all threads.
 
+        There is another one for `lance_bridge.attempts.one_attempt`: botocore has no retries and
+        time limits of calls.
+
         Raises:
             botocore.exceptions.NoCredentialsError: none were found. The next call tries again.
         """
+        seconds = attempt_seconds()
+        key = (service, seconds)
         with self._lock:
-            if service not in self._clients:
+            if key not in self._clients:
                 self._credentials()
-                created = self._boto.client(
-                    service, endpoint_url=endpoint, config=client_config(self._config)
-                )
+                config = client_config(self._config)
+                if seconds is not None:
+                    config = config.merge(_one_attempt(seconds))
+                created = self._boto.client(service, endpoint_url=endpoint, config=config)
                 created.meta.events.register(
                     "needs-retry", partial(_warn_unreachable, self._config)
                 )
@@ -112,8 +119,8 @@ class Session:
                     created.meta.events.register(
                         "needs-retry", partial(_retry_refused, self._config.renewal)
                     )
-                self._clients[service] = created
-            return self._clients[service]
+                self._clients[key] = created
+            return self._clients[key]
 
     def _credentials(self) -> Any:
         found = self._boto.get_credentials()
@@ -162,7 +169,7 @@ def _warn_unreachable(
     **_: object,
 ) -> None:
     """Log, once per call, that a service accepts no connection; called after each attempt."""
-    retries = config.max_retries
+    retries = config.max_retries if attempt_seconds() is None else 0
     if attempts == 1 and retries and isinstance(caught_exception, NEVER_SENT):
         pauses = sum(min(2**number, _LONGEST_PAUSE) for number in range(retries))
         logger.warning(
@@ -181,6 +188,12 @@ def client_config(config: GlueConfig) -> Config:
         max_pool_connections=config.pool_size,
         user_agent_extra="lance-bridge",
     )
+
+
+def _one_attempt(seconds: float) -> Config:
+    """Return botocore's settings for one attempt, without another one."""
+    retries = {"mode": "standard", "total_max_attempts": 1}
+    return Config(retries=retries, connect_timeout=seconds, read_timeout=seconds)
 
 
 def _create_session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:

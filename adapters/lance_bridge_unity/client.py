@@ -32,6 +32,7 @@ from tenacity import (
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from lance_bridge.attempts import attempt_seconds, within_attempt
 from lance_bridge.forks import restart_in_children
 
 from .config import UnityConfig
@@ -44,8 +45,11 @@ Json = dict[str, Any]
 
 _CONNECTIONS = 32
 _SHOWN = 200
-_OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
-"""The beginning of urllib3's messages: objects that mean nothing to users."""
+_PREFIXES = re.compile(
+    r"^(?:.*?(?:\(host=.*?\)|object at 0x\w+>): )?(?:Failed to establish a new connection: )?"
+    r"(?:\[Errno -?\d+\] )?"
+)
+"""The beginning of urllib3's messages: objects and numbers that mean nothing to users."""
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
@@ -128,10 +132,10 @@ class Client:
             session.close()
 
     def _send_with_retries(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
+        retries = self._config.max_retries if attempt_seconds() is None else 0
         retrying = Retrying(
             retry=retry_if_exception(may),
-            stop=stop_after_attempt(1 + self._config.max_retries)
-            | stop_before_delay(self._config.retry_timeout),
+            stop=stop_after_attempt(1 + retries) | stop_before_delay(self._config.retry_timeout),
             wait=_wait_seconds,
             before_sleep=self._warn_unreachable,
             reraise=True,
@@ -169,6 +173,7 @@ class Client:
 
     def _send(self, request: _Request, access: Access) -> Json:
         change = request.change
+        connect, read = map(within_attempt, self._timeout)
         _attempt.is_sent = False
         try:
             response = self._connections().request(
@@ -177,7 +182,7 @@ class Client:
                 params=request.query,
                 json=request.body,
                 headers={"Accept": "application/json", **access.headers},
-                timeout=self._timeout,
+                timeout=(connect, read),
                 # A redirected POST would become a GET.
                 allow_redirects=False,
             )
@@ -213,10 +218,8 @@ def _wait_seconds(state: RetryCallState) -> float:
 
 def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's error
-    text = _OBJECTS.sub("", str(reason or error))[:_SHOWN]
-    return LostReply(
-        f"{address}: {type(error).__name__}: {text}", sent=_attempt.is_sent, change=change
-    )
+    text = _PREFIXES.sub("", str(reason or error))[:_SHOWN]
+    return LostReply(f"{address}: {text}", sent=_attempt.is_sent, change=change)
 
 
 def _parse_json(response: requests.Response, *, change: bool) -> Json:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
+import threading
 import time
 from collections.abc import Mapping
 
 import pytest
 from lance_namespace import ListNamespacesRequest
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from servers.metastores import read
 from servers.processes import free_port
 
 import lance_bridge
+from lance_bridge.attempts import one_attempt
 from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig
 from lance_bridge_hive.transport import ClientPool
@@ -67,6 +70,79 @@ def test_a_closed_port_is_logged_at_once_and_once_with_the_property_that_limits_
     assert str(CLOSED) in record.getMessage()
 
 
+MESSAGES = {
+    "hive": r"The metastore did not respond within \d\.\d s: thrift://127.0.0.1:{port}: connection "
+    "refused. Try again, or check that it runs and that uri has its address",
+    "glue": r"Glue could not be reached to list .*/127.0.0.1:{port}/\". Try again, or check region "
+    "and endpoint",
+    "unity": "Unity Catalog could not be reached to list .*: http://127.0.0.1:{port}: Connection "
+    "refused. Try again, or check that it runs and that host has its address",
+}
+
+
+@pytest.mark.parametrize("impl", PROPERTIES)
+def test_the_message_is_a_sentence_with_the_address_and_what_to_do(impl: str) -> None:
+    namespace = lance_bridge.connect(impl, dict(PROPERTIES[impl]))
+    with pytest.raises(ServiceUnavailableError) as caught:
+        namespace.list_namespaces(ListNamespacesRequest())
+    assert re.fullmatch(MESSAGES[impl].format(port=CLOSED), str(caught.value))
+
+
+@pytest.mark.parametrize("impl", PROPERTIES)
+def test_a_caller_that_tries_again_itself_has_its_error_at_once(
+    impl: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    properties = {**PROPERTIES[impl], "max_retries": "9"}
+    if impl == "hive":
+        properties = {**PROPERTIES[impl], "client.retry-timeout": "60"}
+    namespace = lance_bridge.connect(impl, properties)
+    started = time.monotonic()
+    with (
+        caplog.at_level(logging.WARNING),
+        one_attempt(30),
+        pytest.raises(ServiceUnavailableError),
+    ):
+        namespace.list_namespaces(ListNamespacesRequest())
+    assert time.monotonic() - started < 5
+    assert [each for each in caplog.records if each.name.startswith("lance_bridge")] == []
+
+
+@pytest.mark.parametrize("impl", PROPERTIES)
+def test_its_attempt_ends_in_time_also_if_the_server_hangs(impl: str) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = str(server.getsockname()[1])
+        properties = {k: v.replace(str(CLOSED), port) for k, v in PROPERTIES[impl].items()}
+        namespace = lance_bridge.connect(impl, properties)
+        started = time.monotonic()
+        with one_attempt(0.5), pytest.raises(ServiceUnavailableError):
+            namespace.list_namespaces(ListNamespacesRequest())
+        assert time.monotonic() - started < 5
+
+
+def test_its_attempt_needs_no_free_connection_of_the_pool() -> None:
+    """All of them may be waiting for replies that never come."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
+        properties = {"client.pool-size": "1", "client.timeout": "8", "client.retry-timeout": "0"}
+        pool = ClientPool(load(HiveConfig, "hive", {"uri": uri, **properties}))
+        hanging = threading.Thread(target=_read_in_vain, args=(pool,))
+        hanging.start()
+        first, _ = server.accept()
+        with one_attempt(0.5), pytest.raises(ServiceUnavailableError, match=r"within 0\.\d+ s"):
+            read(pool)
+        first.close()
+        hanging.join()
+
+
+def _read_in_vain(pool: ClientPool) -> None:
+    with pytest.raises(ServiceUnavailableError):
+        read(pool)
+
+
 @pytest.mark.parametrize("impl", TURNED_OFF)
 def test_nothing_is_logged_where_nothing_is_tried_again(
     impl: str, caplog: pytest.LogCaptureFixture
@@ -90,7 +166,7 @@ def test_a_host_that_drops_what_is_sent_is_logged_before_the_connection_times_ou
         with (
             first,
             caplog.at_level(logging.WARNING),
-            pytest.raises(LanceNamespaceError, match=r"in 2\.\d s: .*timed out"),
+            pytest.raises(LanceNamespaceError, match=r"within 2\.\d s: .*timed out"),
         ):
             read(pool)
     [record] = [each for each in caplog.records if each.name.startswith("lance_bridge_hive")]

@@ -21,6 +21,8 @@ from thrift.transport.TTransport import (
     TTransportException,
 )
 
+from lance_bridge.attempts import within_attempt
+
 from ..config import Endpoint, HiveConfig
 from .sasl import sasl_transport
 from .sockets import DeadlineSocket, connect
@@ -132,11 +134,12 @@ def open_connection(
     Raises:
         OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.retries`.
     """
-    deadline = time.monotonic() + config.connect_timeout
+    timeout = within_attempt(config.connect_timeout)
+    deadline = time.monotonic() + timeout
     sock = connect(
         endpoint.host,
         endpoint.port,
-        timeout=config.connect_timeout,
+        timeout=timeout,
         max_bytes=config.max_message_size,
         tls=None if endpoint.scheme == "http" else tls,
     )
@@ -218,7 +221,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         """Begin a call; ``seqid`` is replaced by the number of the request."""
         number = next(self._numbers) & _SEQUENCE_LIMIT
         self._pending_call = (name, number)
-        self._sock.begin(self.timeout)
+        self._sock.begin(within_attempt(self.timeout))
         super().writeMessageBegin(name, type, number)
 
     def readMessageBegin(self) -> tuple[str, int, int]:

@@ -17,6 +17,7 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
+from lance_bridge.attempts import attempt_seconds
 from lance_bridge.forks import restart_in_children
 
 from ..config import Endpoint, HiveConfig
@@ -67,7 +68,8 @@ class ClientPool:
 
         Takes at most ``client.retry-timeout`` plus, for the last attempt, ``client.timeout`` (wait
         for a free connection), ``client.connect-timeout`` for each URI, and ``client.timeout`` for
-        each Thrift call in ``operation``.
+        each Thrift call in ``operation``. In `lance_bridge.attempts.one_attempt`, it is attempted
+        once, and needs no free connection of the pool.
 
         Raises:
             OutcomeUnknownError: it is not repeatable, was sent, and the reply was lost.
@@ -82,9 +84,13 @@ class ClientPool:
             return self._attempt(operation, repeatable)
         except AttemptFailed as failed:
             first = failed
+        seconds = self._config.retry_timeout
+        if attempt_seconds() is not None:
+            seconds = 0.0
+            self.close()  # idle connections may be broken in the same way
         try:
             attempt = partial(self._attempt, operation, repeatable)
-            return retry(attempt, first, name, started, self._config.retry_timeout)
+            return retry(attempt, first, name, started, seconds)
         finally:
             # Its traceback refers to this frame: the cycle would keep the connections of a
             # discarded pool open until garbage collection.
@@ -163,6 +169,9 @@ class ClientPool:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
+        if attempt_seconds() is not None:
+            yield
+            return
         slots = self._slots
         if not slots.acquire(timeout=self._config.timeout):
             raise ServiceUnavailableError(

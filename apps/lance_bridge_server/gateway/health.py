@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -17,6 +17,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
 from pydantic import ConfigDict
 
+from lance_bridge.attempts import one_attempt
 from lance_bridge.config import Seconds
 from lance_bridge.errors import internal
 
@@ -48,13 +49,17 @@ class ReadinessSettings:
     """How many seconds a result is cached."""
 
 
-def probe(namespace: LanceNamespace) -> LanceNamespaceError | None:
+def probe(namespace: LanceNamespace, seconds: float | None = None) -> LanceNamespaceError | None:
     """Request one namespace from a catalog. Return why it does not respond, or None.
 
     A catalog that denies the request or does not support it counts as responding.
+
+    Args:
+        seconds: How long the only attempt may take; None to attempt it as other calls.
     """
     try:
-        namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
+        with nullcontext() if seconds is None else one_attempt(seconds):
+            namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
     except LanceNamespaceError as error:
         return None if error.code in _ANSWERING else error
     except BaseException as error:  # noqa: BLE001 - other libraries' namespaces raise anything
@@ -232,7 +237,7 @@ class CatalogState:
         return Problem(since, public_text(text, ErrorCode.SERVICE_UNAVAILABLE))
 
     def _ask(self) -> None:
-        error = probe(self._namespace)
+        error = probe(self._namespace, self.timeout)
         state = OK if error is None else ErrorCode(error.code).name
         if error is not None and state != self._found:
             # Only internal errors need a traceback.

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
@@ -25,10 +25,25 @@ from lance_bridge.registry import connect, connect_configured, find
 
 from .identifiers import check_catalog_name, with_text
 
+T = TypeVar("T")
+
 Connect = Callable[[], LanceNamespace]
 
 _HEADERS = ("header.", "headers.")
 """Prefixes of pylance's properties for HTTP headers, any of which may be a credential."""
+
+
+class Gate(Protocol):
+    """Knows whether a catalog responds."""
+
+    def check(self) -> None:
+        """Return normally if the catalog may be called. What this raises is the call's error."""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call for a request about several catalogs, and return its result.
+
+        Raises an error if the catalog does not respond, soon.
+        """
 
 
 class Child:
@@ -44,8 +59,8 @@ class Child:
         self, name: str, source: LanceNamespace | Connect, identity: str | None = None
     ) -> None:
         self.name = name
-        self.gate: Callable[[], None] | None = None
-        """Called before each use; raises an error if the catalog cannot be used."""
+        self.gate: Gate | None = None
+        """Consulted before each use."""
         self.restart_in_child()
         restart_in_children(self)
         self._identity = identity
@@ -69,12 +84,23 @@ class Child:
     def namespace(self) -> LanceNamespace:
         """Return the namespace. Raises the errors of creating it, and of `gate`."""
         if self.gate is not None:
-            self.gate()
+            self.gate.check()
         if self._namespace is None:
             with self._lock:
                 if self._namespace is None:
                     self._namespace = self._create()
         return self._namespace
+
+    def call(self, function: Callable[[LanceNamespace], T]) -> T:
+        """Call a function with the namespace, for a request about several catalogs.
+
+        Raises the errors of `namespace`, those of the function, and those of `gate`.
+        """
+
+        def run() -> T:
+            return function(self.namespace())
+
+        return run() if self.gate is None else self.gate.run(run)
 
     def _create(self) -> LanceNamespace:
         assert not isinstance(self._source, LanceNamespace)

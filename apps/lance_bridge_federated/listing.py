@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import lance_namespace as api
@@ -218,7 +219,7 @@ def _fill(page: _Page, child: Child, request: api.ListTablesRequest, token: str)
         asked = request.model_copy(update={"limit": page.room, "page_token": token or None})
         try:
             with errors_of(child.name, "list_all_tables", [[]]):
-                found = _list_catalog(child.namespace(), asked)
+                found = child.call(partial(_list_catalog, request=asked))
         except LanceNamespaceError as error:
             if token and token == given and isinstance(error, InvalidInputError):
                 raise  # it is about the token that the caller sent

@@ -26,7 +26,7 @@ from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model, require_extensions
 
 from . import listing
-from .children import IMPL, Child, Connect, children_from
+from .children import IMPL, Child, Connect, Gate, children_from
 from .identifiers import check_catalog_name, errors_of, ids_in, map_ids, split, with_text
 
 NamespaceT = TypeVar("NamespaceT", bound=type[LanceNamespace])
@@ -119,10 +119,10 @@ class FederatedNamespace(LanceNamespace):
         """The catalogs, each of which is connected when it is first used."""
         return list(self._children.values())
 
-    def guard(self, gates: Mapping[str, Callable[[], None]]) -> None:
-        """Set functions that are called before each use of a catalog, by its name.
+    def guard(self, gates: Mapping[str, Gate]) -> None:
+        """Set what is consulted before each use of a catalog, by its name.
 
-        What one of them raises is the error of the call. Pickling and copying leave them out.
+        Pickling and copying leave it out.
         """
         for name, child in self._children.items():
             child.gate = gates.get(name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import lance_namespace as api
@@ -27,6 +28,8 @@ from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.gateway.limits import Limits
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
+
+T = TypeVar("T")
 
 TIMEOUT = 0.3
 
@@ -174,6 +177,107 @@ def test_what_only_a_probe_finds_is_refused_to_calls_as_well(
         until(lambda: client.get("/v1/table").json()["tables"] == ["up$t"])
         refused(describe(client), 503, 17)
         assert down.described == 0
+
+
+# -- requests about several catalogs ---------------------------------------------------------------
+
+
+GENEROUS = 1.7
+"""Seconds; one on a machine that is not busy."""
+
+
+def seconds_of(work: Callable[[], T]) -> tuple[T, float]:
+    began = time.monotonic()
+    return work(), time.monotonic() - began
+
+
+def shown(client: httpx.Client, path: str) -> str:
+    return html.unescape(client.get(path).text)
+
+
+@pytest.fixture
+def several(catalogs: dict[str, Breakable]) -> Iterator[httpx.Client]:
+    """A server of catalogs that have responded, and would be waited for for long."""
+    catalogs |= {"also_down": Breakable(), "third_down": Breakable()}
+    with served(catalogs, timeout=20) as client:
+        assert shown(client, "/ui").count("unreachable") == 0
+        yield client
+        for each in catalogs.values():
+            each.answers.set()
+
+
+@pytest.mark.spec("server.md#the-catalog-page")
+def test_the_first_search_after_a_catalog_hangs_names_it(
+    several: httpx.Client, catalogs: dict[str, Breakable]
+) -> None:
+    catalogs["down"].answers.clear()
+    catalogs["also_down"].answers.clear()
+    page, seconds = seconds_of(lambda: shown(several, "/ui/search?q=t"))
+    assert "up.t" in page
+    assert "Could not search down: The catalog 'down' does not respond" in page
+    assert "Could not search also_down" in page
+    assert seconds < GENEROUS
+
+
+def test_the_first_listing_after_catalogs_hang_names_them(
+    several: httpx.Client, catalogs: dict[str, Breakable]
+) -> None:
+    down = {name for name in catalogs if "down" in name}
+    for each in down:
+        catalogs[each].answers.clear()
+    listed, seconds = seconds_of(lambda: several.get("/v1/table").json())
+    assert listed["tables"] == ["up$t"]
+    left_out = {key for key in listed["context"] if key.startswith("unavailable.")}
+    assert left_out == {f"unavailable.{name}" for name in down}
+    assert seconds < GENEROUS
+
+
+@pytest.mark.spec("server.md#the-catalog-page")
+def test_the_first_page_after_a_catalog_hangs_names_it(
+    several: httpx.Client, catalogs: dict[str, Breakable]
+) -> None:
+    catalogs["down"].answers.clear()
+    page, seconds = seconds_of(lambda: shown(several, "/ui"))
+    tree, rest = page.split("<main")
+    for part in (tree, rest):
+        assert part.count("unreachable") == 1
+        assert re.search(r">down</a> <span[^>]*>unreachable<", part)
+    assert seconds < GENEROUS
+    page, seconds = seconds_of(lambda: shown(several, "/ui/namespace/up"))
+    assert re.search(r">down</a> <span[^>]*>unreachable<", page)
+    assert page.count("unreachable") == 1
+    assert seconds < GENEROUS
+
+
+class SlowListing(Breakable):
+    """A catalog that responds, but takes long for listings of tables."""
+
+    def list_tables(self, request: Any) -> Any:
+        time.sleep(1.5)
+        return super().list_tables(request)
+
+
+def test_a_catalog_that_takes_long_is_waited_for_if_it_responds(
+    catalogs: dict[str, Breakable],
+) -> None:
+    with served({**catalogs, "slow": SlowListing()}, timeout=2.0) as client:
+        assert client.get("/readyz").status_code == 200
+        assert "slow$t" in client.get("/v1/table").json()["tables"]
+        assert "slow.t" in shown(client, "/ui/search?q=t")
+
+
+def test_a_search_of_the_only_catalog_ends_when_it_hangs(catalogs: dict[str, Breakable]) -> None:
+    down = catalogs["down"]
+    with served({"prod": down}, down, timeout=20) as client:
+        shown(client, "/ui")
+        down.answers.clear()
+        page, seconds = seconds_of(lambda: shown(client, "/ui/search?q=t"))
+        assert "The catalog 'prod' does not respond" in page
+        assert seconds < GENEROUS
+        down.answers.set()
+
+
+# -- hanging ---------------------------------------------------------------------------------------
 
 
 def test_a_catalog_that_hangs_leaves_threads_for_the_others(

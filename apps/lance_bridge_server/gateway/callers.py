@@ -19,7 +19,7 @@ from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_federated.children import close_namespace
+from lance_bridge_federated.children import Gate, close_namespace
 
 from ..access.authentication import ANONYMOUS, Principal
 
@@ -169,7 +169,7 @@ class RootNamespaces:
         self._catalogs = catalogs
         self._callers = callers
         self._root = root
-        self.gates: Mapping[str, Callable[[], None]] = {}
+        self.gates: Mapping[str, Gate] = {}
         """The gates of the catalogs in each federation, as for `FederatedNamespace.guard`."""
 
     def of(self, principal: Principal) -> LanceNamespace:

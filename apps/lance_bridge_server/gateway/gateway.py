@@ -34,6 +34,7 @@ from .callers import RootNamespaces
 from .execution import Execution
 from .health import CatalogHealth, CatalogState, ReadinessSettings
 from .limits import Limits, Slot
+from .several import WatchedCatalog
 from .single_flight import SingleFlight
 from .threads import OperationThreads, TimeLimit, Use
 
@@ -84,11 +85,14 @@ class Gateway:
         self.health = CatalogHealth(self.catalogs, self.readiness)
         names = [name for name, each in self.catalogs.items() if each is self.namespace]
         self._root = self.health.catalogs[names[0]] if names else None
-        gates = {name: each.check for name, each in self.health.catalogs.items()}
+        states = self.health.catalogs
+        self.watched = {
+            name: WatchedCatalog(each, states.values()) for name, each in states.items()
+        }
         if self.callers is not None:
-            self.callers.gates = gates
+            self.callers.gates = self.watched
         if isinstance(self.namespace, FederatedNamespace):
-            self.namespace.guard(gates)
+            self.namespace.guard(self.watched)
 
     @property
     def running(self) -> int:
@@ -198,6 +202,11 @@ class Gateway:
         if isinstance(self.namespace, FederatedNamespace):
             return self.health.catalogs.get(id[0]) if id else None
         return self._root
+
+    def watched_catalog(self, id: Sequence[str]) -> WatchedCatalog | None:
+        """Return the catalog that an identifier begins with, for a request about several."""
+        catalog = self.catalog_of(id)
+        return self.watched[catalog.name] if catalog is not None else None
 
     def visible_catalogs(self, principal: Principal) -> list[str]:
         """Return the names of the catalogs that a principal may see."""

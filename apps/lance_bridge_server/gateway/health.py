@@ -30,6 +30,9 @@ _NO_ANSWER = "NO_ANSWER"
 _DOWN = (_NO_ANSWER, ErrorCode.SERVICE_UNAVAILABLE.name)
 """States of a catalog to which no call is made."""
 _PROBE_SECONDS = 0.5
+_PATIENCE_SECONDS = 0.5
+"""How long requests about several catalogs wait for a probe of one that has responded before."""
+_STEP_SECONDS = 0.05
 _ANSWERING = (ErrorCode.PERMISSION_DENIED, ErrorCode.UNSUPPORTED)
 """Codes of a catalog that responds, but refuses the request."""
 
@@ -77,7 +80,6 @@ class CatalogHealth:
         self.catalogs = {
             name: CatalogState(name, each, settings.timeout) for name, each in catalogs.items()
         }
-        self._states: dict[str, str] = {}
         self._good_until = 0.0
         self._lock = anyio.Lock()
 
@@ -85,17 +87,34 @@ class CatalogHealth:
         """Return the state of each catalog: ``OK``, the name of an error code, or ``NO_ANSWER``."""
         async with self._lock:
             if time.monotonic() >= self._good_until:
-                self._states = await anyio.to_thread.run_sync(self._read)
+                await anyio.to_thread.run_sync(self._read)
                 self._good_until = time.monotonic() + self._settings.keep
-        known = {name: each.state for name, each in self.catalogs.items() if each.is_open}
-        return {**self._states, **known}
+        return {name: each.state for name, each in self.catalogs.items()}
+
+    def silent(self) -> set[str]:
+        """Return the catalogs that do not respond, as far as is known."""
+        known = self.catalogs.items()
+        return {name for name, each in known if each.is_silent or each.state != OK}
+
+    async def silent_now(self) -> set[str]:
+        """Return the catalogs that do not respond at this time. It does not wait for long."""
+        await anyio.to_thread.run_sync(self._read_now)
+        return self.silent()
+
+    def _read_now(self) -> None:
+        asked = [each for each in self.catalogs.values() if not each.is_open]
+        deadline = time.monotonic() + _PATIENCE_SECONDS + _STEP_SECONDS
+        for each in asked:
+            each.start()
+        for each in asked:
+            each.wait_patiently(deadline)
 
     def problems(self) -> Mapping[str, Problem]:
         """Return what is known about each catalog that did not respond, or refused, when asked."""
         found = {name: each.problem for name, each in self.catalogs.items()}
         return {name: problem for name, problem in found.items() if problem is not None}
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> None:
         asked = [each for each in self.catalogs.values() if not each.is_open]
         deadline = time.monotonic() + self._settings.timeout
         for each in asked:
@@ -104,7 +123,6 @@ class CatalogHealth:
             each.wait(deadline)
             if each.state in _DOWN:
                 each.suspect()
-        return {name: each.state for name, each in self.catalogs.items()}
 
     def is_ready(self, states: Mapping[str, str]) -> bool:
         """Return whether enough catalogs respond."""
@@ -162,6 +180,8 @@ class CatalogState:
         self._shown_error = ""
         self._watcher: threading.Thread | None = None
         self._last_answer = 0.0
+        self._asked_at = 0.0
+        self._patience: float | None = None  # unknown
         self._closed = threading.Event()
 
     def check(self) -> None:
@@ -179,10 +199,39 @@ class CatalogState:
             f"The catalog '{self.name}' does not respond; it is tried again every half second"
         )
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether requests about several catalogs leave it out.
+
+        That is so if it is not called, or has not responded to a probe for as long as it takes
+        twice, but half a second at least. One that never responded has the whole timeout.
+        """
+        if self.is_open:
+            return True
+        with self._lock:
+            is_asked = self._thread is not None and self._thread.is_alive()
+            asked_at = self._asked_at
+        patience = self.timeout if self._patience is None else self._patience
+        late = time.monotonic() - asked_at > patience
+        return is_asked and late and self._last_answer < asked_at
+
+    def wait_patiently(self, deadline: float) -> None:
+        """Wait for the state until the catalog is silent, or the deadline (of `time.monotonic`)."""
+        thread = self._thread
+        assert thread is not None
+        while thread.is_alive() and not self.is_silent and time.monotonic() < deadline:
+            thread.join(_STEP_SECONDS)
+        if not thread.is_alive():
+            self.wait(deadline)
+        if self.is_silent or self.state in _DOWN:
+            self.suspect()
+
     def note_answer(self) -> None:
         """Record that the catalog has responded to a call."""
         self._last_answer = time.monotonic()
         self.is_open = False
+        if self._patience is None:
+            self._patience = min(self.timeout, _PATIENCE_SECONDS)
 
     def suspect(self) -> None:
         """Probe the catalog, and if it does not respond, refuse calls until it does."""
@@ -211,6 +260,7 @@ class CatalogState:
         """Probe the catalog, unless an earlier probe is still running."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
+                self._asked_at = time.monotonic()
                 self._thread = threading.Thread(target=self._ask, daemon=True)
                 self._thread.start()
 
@@ -237,12 +287,16 @@ class CatalogState:
         return Problem(since, public_text(text, ErrorCode.SERVICE_UNAVAILABLE))
 
     def _ask(self) -> None:
+        began = time.monotonic()
         error = probe(self._namespace, self.timeout)
         state = OK if error is None else ErrorCode(error.code).name
         if error is not None and state != self._found:
             # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
             _log.warning("catalog '%s' does not respond: %s", self.name, error, exc_info=cause)
+        if error is None:
+            taken = time.monotonic() - began
+            self._patience = min(self.timeout, max(_PATIENCE_SECONDS, 2 * taken))
         self._found, self._error = state, str(error or "")
 
     def close(self) -> None:

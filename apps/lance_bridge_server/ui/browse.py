@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -25,7 +24,6 @@ from lance_bridge.names import UNAVAILABLE
 from lance_bridge_federated import FederatedNamespace, Scope, Search
 
 from ..errors import STATUS_BY_CODE, error_headers, public_text
-from ..gateway.health import OK
 from ..http.exchange import exchange_of
 from ..queries.calling import Method
 from .rendering import address, html_page, shown_properties
@@ -35,7 +33,6 @@ from .request import OPERATION_BY_NAME, Result, UiRequest, as_result, error_text
 
 
 _PAGE_SIZE = 100
-_STATES_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,8 @@ class Listing:
 async def show_namespace(ui: UiRequest) -> Response:
     """Return the page of a namespace."""
     path = ui.names
+    has_catalogs = not path and isinstance(ui.gateway.namespace, FederatedNamespace)
+    down = await ui.gateway.health.silent_now() if has_catalogs else set()
     tree, namespaces, tables, properties = await gather(
         load_tree(ui, path),
         _list(ui, "namespaces", path),
@@ -76,7 +75,7 @@ async def show_namespace(ui: UiRequest) -> Response:
         tables=_listing(ui, path, tables, "tables"),
         properties=properties,
         has_others=bool(path) and tables.error is None,
-        states=await _states(ui) if not path else {},
+        down=down,
     )
 
 
@@ -85,17 +84,6 @@ def _failure(namespaces: Result[Any], tables: Result[Any]) -> LanceNamespaceErro
     if namespaces.error is None or tables.error is None:
         return None
     return tables.error if is_no_level(namespaces) else namespaces.error
-
-
-async def _states(ui: UiRequest) -> dict[str, str]:
-    """Return the states of the catalogs that do not respond.
-
-    A page does not wait for a catalog that hangs: the next page shows its state.
-    """
-    states = asyncio.ensure_future(ui.gateway.health.states())
-    done, _ = await asyncio.wait({states}, timeout=_STATES_SECONDS)
-    found = states.result() if done else {}
-    return {name: state for name, state in found.items() if state != OK}
 
 
 async def _list(ui: UiRequest, kind: str, path: Sequence[str]) -> Result[Any]:
@@ -150,12 +138,19 @@ class Node:
     address: str
     is_table: bool = False
     is_current: bool = False
+    is_down: bool = False
+    """Whether it is a catalog that does not respond."""
     children: list[Node] | None = None
     """None if it is not opened."""
     message: str = ""
     """Why its children are missing."""
     more: str = ""
     """The address of the page with all children, if some are left out."""
+
+    def mark_down(self, catalogs: Collection[str]) -> None:
+        """Mark those of its children that are catalogs which do not respond."""
+        for each in self.children or ():
+            each.is_down = each.name in catalogs
 
     def add_tables(self, path: Sequence[str], names: Sequence[str], *, has_more: bool) -> None:
         """Add tables to the innermost opened namespace, which has the given path."""
@@ -181,6 +176,8 @@ async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = Fals
         *(_load_level(ui, opened[:n], opened[n : n + 1]) for n in depths)
     )
     root = node = levels[0]
+    if isinstance(ui.gateway.namespace, FederatedNamespace):
+        root.mark_down(ui.gateway.health.silent())
     for level in levels[1:]:
         node.children = [level if each.name == level.name else each for each in node.children or ()]
         node = level
@@ -304,17 +301,17 @@ async def show_search(ui: UiRequest) -> Response:
 
 
 async def _search(ui: UiRequest, word: str, scopes: frozenset[Scope]) -> Results:
-    """Search all visible catalogs concurrently: a slow one does not delay or fail the others."""
+    """Search all visible catalogs concurrently: one that is down does not delay the others."""
     catalogs = await _visible_catalogs(ui)
     deadline = time.monotonic() + _SEARCH_SECONDS
 
     def search_in(name: str, path: list[str]) -> Awaitable[Result[Results]]:
         namespace = partial(VisibleNamespace, ui, path, deadline)
         work = partial(_results_of, Search({name: namespace}, word, scopes), path)
-        operation = ui.http.state.operation
-        return as_result(
-            ui.gateway.work(ui.http, work, operation, _SEARCH_SECONDS + _GRACE_SECONDS)
-        )
+        operation, seconds = ui.http.state.operation, _SEARCH_SECONDS + _GRACE_SECONDS
+        start = partial(ui.gateway.work, ui.http, work, operation, seconds)
+        watched = ui.gateway.watched_catalog(path)
+        return as_result(watched.wait_for(start) if watched is not None else start())
 
     parts = await gather(*(search_in(name, path) for name, path in catalogs.items()))
     found, unavailable, unread = [], {}, 0

@@ -2,9 +2,10 @@
 
 Starts a Hive Metastore, and a gateway and an adapter of a directory in processes of their own.
 Describe, insert and query go through pylance's own client, in turns. The adapter takes no body
-above 2 MiB, so that its rows are sent in as many requests as they need. Then pages of a database of
-many Lance tables are shown, whose entries are made by raw calls, which takes minutes; CPU is that
-of the metastore, the gateway and the client. Missed bars are reported only.
+above 2 MiB, so that its rows are sent in as many requests as they need. Then 32 connections
+describe tables, through another gateway and by a raw client of the metastore. Then pages of a
+database of many Lance tables are shown, whose entries are made by raw calls, which takes minutes;
+CPU is that of the metastore, the gateway and the client. Missed bars are reported only.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ import html
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from bench.runner import (
     show_progress,
     time_cpu,
 )
+from bench.server_load import adapter_of, measure_load, served
 from lance_bridge.testing.calls import ipc
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
@@ -56,14 +57,6 @@ from lance_bridge_server.gateway.gateway import Gateway
 _ADAPTER_BODY = 1_900_000
 _DATABASE = catalogs.NAMESPACE
 _SMALL, _LARGE, _INTO = "small", "large", "into"
-_ADAPTER = """
-import sys, lance.namespace as namespace
-adapter = namespace.RestAdapter("dir", {"root": sys.argv[1]}, host="127.0.0.1", port=0)
-adapter.start()
-print(f"http://127.0.0.1:{adapter.port}", flush=True)
-sys.stdin.read()
-"""
-"""Its address is printed; it ends with its standard input."""
 _PAGE_TIMES = 10
 _PAGE_BARS = {"page_ms": "<= 500"}
 
@@ -73,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     parser.add_argument("--rounds", type=at_least(1), default=200, help="of describe")
     parser.add_argument("--transfers", type=at_least(1), default=5, help="of all rows")
     parser.add_argument("--megabytes", type=at_least(1), default=100, help="of rows")
+    parser.add_argument("--seconds", type=at_least(1), default=10, help="of many connections")
     parser.add_argument("--tables", type=at_least(1000), default=100_000, help="of the pages")
 
 
@@ -85,7 +79,8 @@ def measure(options: argparse.Namespace) -> Row:
         describe, *transfers = server_operations(clients, rows)
         operations = measure_in_turns([describe], options.rounds, rehearsals=3)
         operations += measure_in_turns(transfers, options.transfers, rehearsals=1)
-    return {"operations": operations, "pages": measure_pages(options.tables)}
+    rates = measure_load(options.seconds)
+    return {"operations": operations, "descriptions": rates, "pages": measure_pages(options.tables)}
 
 
 # -- operations ------------------------------------------------------------------------------------
@@ -113,25 +108,11 @@ def servers(rows: pa.Table) -> Iterator[dict[str, Client]]:
         file = directory / "server.yaml"
         file.write_text(yaml.safe_dump(config))
         program = str(Path(sys.executable).with_name("lance-bridge"))
-        gateway = stack.enter_context(_process([program, "serve", "--config", str(file)]))
-        command = [sys.executable, "-c", _ADAPTER, f"{directory}/adapter"]
-        adapter = stack.enter_context(_process(command))
+        url, _ = stack.enter_context(served([program, "serve", "--config", str(file)]))
+        other, _ = stack.enter_context(adapter_of(directory / "adapter"))
+        gateway, adapter = RestNamespace(uri=url), RestNamespace(uri=other)  # type: ignore[no-untyped-call]  # pylance has no types
         path = [_DATABASE]
         yield {"gateway": (gateway, path), "direct": (hive, path), "adapter": (adapter, [])}
-
-
-@contextmanager
-def _process(command: Sequence[str]) -> Iterator[Any]:
-    """Run a server, which prints its address first; yield pylance's client of it."""
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, text=True)
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        yield RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 def server_operations(clients: dict[str, Client], rows: pa.Table) -> list[Operation]:

@@ -22,6 +22,7 @@ from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
 from ..redaction import PublicAnswers
+from .scans import scan
 
 _QUERY_INDEX = pa.field("query_index", pa.int32())
 
@@ -124,6 +125,10 @@ def query_table(namespace: LanceNamespace, request: api.QueryTableRequest) -> An
 
 
 def _query(namespace: LanceNamespace, request: api.QueryTableRequest) -> Any:
+    directory, path = _directory(namespace, request)
+    found = scan(directory, request.model_copy(update={"id": path}))
+    if found is not None:
+        return found
     read = getattr(namespace, "query_table_reader", namespace.query_table)
     return read(request)
 

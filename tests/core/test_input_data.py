@@ -400,6 +400,22 @@ def test_values_that_would_lead_outside_their_buffers_are_invalid(array: pa.Arra
         read_stream(ipc(pa.table({"s": array})))
 
 
+@pytest.mark.parametrize("column", [[{"x": 1}] * 5, pa.array(["a"] * 5, pa.string_view()), [1] * 5])
+@pytest.mark.parametrize("length", [-(1 << 56), -1, 1 << 40])
+def test_a_length_that_cannot_be_is_invalid(column: Any, length: int) -> None:
+    """Arrow ends the process at the child of a struct whose length is negative."""
+    stream = ipc(pa.table({"s": column}))
+    last = stream.rindex(struct.pack("<q", 5))  # of the last column and field in the metadata
+    with pytest.raises(errors.InvalidInputError, match="Arrow"):
+        read_stream(stream[:last] + struct.pack("<q", length) + stream[last + 8 :])
+
+
+def test_metadata_of_a_schema_that_is_no_text_is_invalid() -> None:
+    for metadata in ({b"a": b"\xe2"}, {b"\xff": b"a"}, {b"a": b"\0"}):
+        with pytest.raises(errors.InvalidInputError, match=r"not UTF-8|NUL"):
+            read_stream(ipc(pa.table({"id": [1]}).replace_schema_metadata(metadata)))
+
+
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_random_damage_is_refused_or_harmless(compression: str | None) -> None:
     whole = to_stream(KINDS, compression=compression)

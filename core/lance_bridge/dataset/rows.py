@@ -372,10 +372,12 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
         raise _not_a_batch(batch)
     if not batch.schema.equals(schema):
         raise invalid("The request's data holds batches of different schemas")
-    for column in batch.columns:
-        _check_views(column)
     try:
-        # Rust does not validate Arrow data: wrong offsets or text must not reach it.
+        # Rust does not validate Arrow data: wrong offsets or text must not reach it. Lengths first:
+        # Arrow ends the process at the child of a struct whose length is negative.
+        batch.validate()
+        for column in batch.columns:
+            _check_views(column)
         batch.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason = _COLUMN.sub(lambda found: repr(schema.names[int(found[0])]), first_line(error))
@@ -459,10 +461,10 @@ def _is_list(dtype: pa.DataType) -> bool:
 
 def _check_names(schema: pa.Schema) -> None:
     try:
-        for i in range(len(schema)):
-            _check_text(schema.field(i))
+        # As a struct, because the schema has metadata, too.
+        _check_text(pa.field("schema", pa.struct(schema), metadata=schema.metadata))
     except UnicodeDecodeError as error:
-        raise invalid(f"The data has a name that is not UTF-8: {error}") from error
+        raise invalid(f"The data has a name or metadata that is not UTF-8: {error}") from error
     if not schema.names:
         raise invalid("The data has no columns")
 

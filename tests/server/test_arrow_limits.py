@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import InvalidInputError
+from core.arrow_data import to_stream
+from lance_namespace.errors import InvalidInputError, TableSchemaValidationError
 from server.gateways import memory_namespace, serve_namespace
 from server.http_requests import done, refused, send_rows
 
+import lance_bridge
+from lance_bridge.testing.calls import ipc
 from lance_bridge_server.http.arrow_limits import (
     MAX_DEPTH,
     MAX_FIELDS,
@@ -19,6 +24,9 @@ from lance_bridge_server.http.arrow_limits import (
     BatchLimits,
     check_schema,
 )
+from lance_bridge_server.operations import OPERATIONS
+from lance_bridge_server.queries import calling
+from lance_bridge_server.queries.calling import call_namespace
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#request-limits")]
 
@@ -111,3 +119,63 @@ def test_views_of_shared_bytes_are_refused_before_they_are_read(http: httpx.Clie
         answer = send_rows(http, f"{TABLE}/create", pa.table({"word": column}))
         assert "1024 MiB of values" in refused(answer, 400, 13)
     done(send_rows(http, f"{TABLE}/create", pa.table({"word": shared.slice(0, 3)})))
+
+
+# -- other libraries, which panic on a stream that is damaged --------------------------------------
+
+DAMAGED = pa.table({
+    "id": pa.array(range(3), pa.int64()), "half": pa.array([1.0] * 3, pa.float16()),
+    "date": pa.array(range(3), pa.date32()), "view": pa.array(["a"] * 3, pa.string_view()),
+    "part": [{"x": 1}] * 3, "word": pa.array(["a"] * 3).dictionary_encode(),
+})  # fmt: skip
+BY_NAME = {each.name: each for each in OPERATIONS}
+
+
+def write(namespace: Any, name: str, rows: bytes, **fields: Any) -> Any:
+    operation = BY_NAME[name]
+    request = operation.request.model_validate({"id": ["t"], **fields})
+    return call_namespace(namespace, operation, [request, rows])
+
+
+@pytest.mark.spec("server.md#requests")
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("create_table", {"mode": "overwrite"}),
+        ("insert_into_table", {}),
+        ("merge_insert_into_table", {"on": ["id"], "when_not_matched_insert_all": True}),
+    ],
+)
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_random_damage_of_rows_is_the_request_s(
+    tmp_path: Path, name: str, fields: dict[str, Any], compression: str | None
+) -> None:
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    whole, chance, refused = to_stream(DAMAGED, compression=compression), random.Random(7), 0
+    write(directory, "create_table", ipc(DAMAGED))
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            BatchLimits(1 << 22).feed(bytes(damaged))
+            write(directory, name, bytes(damaged), **fields)
+        except (InvalidInputError, TableSchemaValidationError):
+            refused += 1
+    assert refused > 10
+
+
+@pytest.mark.spec("server.md#requests")
+def test_compressed_rows_are_counted_without_compression(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "_MOST_BYTES", 1 << 20)
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    for count, is_taken in ((100_000, True), (200_000, False)):
+        rows = to_stream(pa.table({"id": pa.array([0] * count, pa.int64())}), compression="zstd")
+        assert len(rows) < 10_000
+        if is_taken:
+            write(directory, "create_table", rows)
+        else:
+            with pytest.raises(InvalidInputError, match="at most 1 MiB of rows"):
+                write(directory, "create_table", rows, mode="overwrite")

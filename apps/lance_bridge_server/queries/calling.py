@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge.dataset import Rows
 from lance_bridge.errors import invalid
 from lance_bridge.requests import require_extensions
 from lance_bridge_federated import FederatedNamespace
@@ -24,9 +26,8 @@ from .sql import check_request
 Method = Callable[[LanceNamespace, Any], Any]
 """Runs a request on a namespace."""
 
-_PIECE_BYTES = 1 << 20
 _MOST_BYTES = 1 << 30
-"""The most rows for a catalog that takes them as bytes."""
+"""The most bytes of rows for a catalog that takes them in memory."""
 
 
 def call_namespace(
@@ -62,7 +63,7 @@ def _call(
     if method is not None:
         return method(namespace, *arguments)
     if operation.body is Body.ROWS and not _streams_rows(namespace, arguments[0].id):
-        arguments = [arguments[0], *map(_read_all, arguments[1:])]
+        arguments = [arguments[0], *map(_to_bytes, arguments[1:])]
     if operation.name in directories.METHODS and directory_of(namespace, arguments[0].id or ()):
         return directories.METHODS[operation.name](namespace, *arguments)
     if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
@@ -90,17 +91,24 @@ def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def _read_all(rows: Any) -> bytes:
-    """Return rows as bytes. Raises InvalidInput (13) if there are too many of them."""
-    if isinstance(rows, bytes):
-        return rows
-    parts, size = list[bytes](), 0
-    while part := rows.read(_PIECE_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise invalid(
-                f"This catalog takes at most {_MOST_BYTES >> 20} MiB of rows at once: send them in "
-                "several requests"
-            )
-    return b"".join(parts)
+def _to_bytes(rows: Any) -> bytes:
+    """Return rows as an Arrow IPC stream in memory, which other libraries need.
+
+    They are read and written once more: on the bytes of a client these libraries panic, and they
+    would take any memory for compressed ones.
+
+    Raises:
+        InvalidInputError: (13) there are too many rows, or they are not what Lance can store.
+    """
+    checked = Rows.from_data(rows)
+    checked.require_storable()
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, checked.schema) as writer, checked.reraise_source_error():
+        for batch in checked.reader():
+            writer.write_batch(batch)
+            if sink.tell() > _MOST_BYTES:
+                raise invalid(
+                    f"This catalog takes at most {_MOST_BYTES >> 20} MiB of rows at once, without "
+                    "compression: send them in several requests"
+                )
+    return sink.getvalue()

@@ -13,6 +13,7 @@ from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
     TableColumnNotFoundError,
+    TableSchemaValidationError,
 )
 
 from lance_bridge.errors import has_wrong_value, unsupported
@@ -42,6 +43,7 @@ _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution erro
 _OVERFLOW, _NOT_IMPLEMENTED = "OverflowError", "NotImplementedError"
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What pylance's namespaces say of rows that they cannot read."""
+_OTHER_SCHEMA = "Append with different schema: "
 _VAGUE = (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT)
 NATIVE_ERRORS = (RuntimeError, OverflowError)
 """What they raise besides errors of the API. NotImplementedError is a RuntimeError."""
@@ -62,6 +64,9 @@ def readable_error(operation: str, error: Exception) -> Exception:
         return InvalidInputError(f"{operation}: a number in the request is too large")
     if isinstance(error, LanceNamespaceError) and code not in _VAGUE:
         return with_text(error, _PLACE.sub("", text))
+    if _OTHER_SCHEMA in text:
+        fields = _plain(text.partition(_OTHER_SCHEMA)[2])
+        return TableSchemaValidationError(f"The rows have another schema than the table: {fields}")
     missing = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
     if missing is not None:
         name = next(filter(None, missing.groups()))

@@ -77,7 +77,7 @@ def parse_call(request: Request, operation: Operation, body: bytes) -> Call:
     """
     query = _read_query(request) if request.scope["query_string"] else None
     delimiter = (_single_value(query, "delimiter") if query else None) or DELIMITER
-    fields = _parse_body(request, operation, body)
+    fields = _without_empty_ids(_parse_body(request, operation, body))
     if query:
         fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
@@ -242,6 +242,18 @@ def _single_value(query: QueryParams, name: str) -> str | None:
 
 
 # -- fields outside of the body --------------------------------------------------------------------
+
+
+def _without_empty_ids(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields without empty identifiers, which Java's client sends for missing ones.
+
+    A table is never renamed to be in the root: catalogs have no tables there.
+    """
+    kept = {name: each for name, each in fields.items() if (name, each) != ("new_namespace_id", [])}
+    query = kept.get("query")
+    if isinstance(query, dict) and query.get("id") == []:
+        kept["query"] = {name: each for name, each in query.items() if name != "id"}
+    return kept
 
 
 def _merge_fields(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -9,8 +9,10 @@ import org.lance.namespace.model.CountTableRowsRequest;
 import org.lance.namespace.model.CreateNamespaceRequest;
 import org.lance.namespace.model.DescribeTableRequest;
 import org.lance.namespace.model.DropNamespaceRequest;
+import org.lance.namespace.model.ExplainTableQueryPlanRequest;
 import org.lance.namespace.model.QueryTableRequest;
 import org.lance.namespace.model.QueryTableRequestVector;
+import org.lance.namespace.model.RenameTableRequest;
 
 /** The life of a table: created at a location, described, filled, queried and dropped. */
 public class Life {
@@ -44,6 +46,12 @@ public class Life {
     check(tables.countTableRows(table, new CountTableRowsRequest(), null) == 6);
     var query = new QueryTableRequest().k(10).filter("id >= 1").vector(new QueryTableRequestVector());
     Files.write(answer, tables.queryTable(table, query, null));
+
+    var plan = new ExplainTableQueryPlanRequest().query(query);
+    check(tables.explainTableQueryPlan(table, plan, null).contains("LanceRead"));
+    tables.renameTable(table, new RenameTableRequest().newTableName("renamed"), null);
+    check(tables.listTables(database, null, null, null, null).getTables().contains("renamed"));
+    tables.renameTable(database + "$renamed", new RenameTableRequest().newTableName("t"), null);
 
     tables.dropTable(table, null);
     try {

@@ -570,3 +570,47 @@ def test_rows_that_indices_know_to_be_few_are_read_by_one_task(tmp_path: Path) -
     assert tasks("id = 3 AND n = 1") == 6, "n has no index"
     lance.write_dataset(table.slice(0, 1), path, mode="append")
     assert tasks("id = 3") == 7, "the new row is in no index"
+
+
+# -- rows that indices count -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> lance.LanceDataset:
+    """A table whose indices and values have names like parts of Lance's plans."""
+    rows = pa.table({
+        "id": range(100),
+        "word": ["]@zz(BTree)", "refine_filter=--"] * 50,
+        "other": range(100),
+    })  # fmt: skip
+    dataset = lance.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=20)
+    dataset.create_scalar_index("id", "BTREE", name="by s (v2)")
+    dataset.create_scalar_index("word", "BITMAP", name="]@x(BTree)\nrefine_filter=--")
+    return dataset
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        ("id = 5", 1),
+        ("id < 30 OR id IS NULL", 30),
+        ("word = ']@zz(BTree)'", 50),
+        ("id < 10 AND word = 'refine_filter=--'", 5),
+        ("id < 10 AND other < 5", None),
+        ("other = 5 AND word = 'refine_filter=--'", None),
+        ("id + 1 = 5", None),
+        ("other = 5", None),
+    ],
+)
+def test_rows_are_counted_by_indices_whatever_their_names_and_the_values_are(
+    indexed: lance.LanceDataset, predicate: str, expected: int | None
+) -> None:
+    assert planning.rows_by_index(indexed, predicate) == expected
+
+
+def test_rows_are_not_counted_by_an_index_that_lacks_some(indexed: lance.LanceDataset) -> None:
+    more = pa.table({"id": [5], "word": ["new"], "other": [5]})
+    dataset = lance.write_dataset(more, indexed.uri, mode="append")
+    assert planning.rows_by_index(dataset, "id = 5") is None
+    dataset.optimize.optimize_indices()
+    assert planning.rows_by_index(dataset, "id = 5") == 2

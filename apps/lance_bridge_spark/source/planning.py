@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +27,8 @@ _VARIABLE_BYTES = 32
 _BATCH_BYTES = 8 * 1024 * 1024
 _MOST_BATCH_ROWS = 131_072
 _LEAST_BATCH_ROWS = 1024
-
-
-_INDEX = re.compile(r"\]@(.+?)\(\w+\)")
-_ALL_BY_INDEX = "refine_filter=--"
-"""Lance's plans name the indices of a query, and say if no filter remains for the rows."""
+_BY_INDEX = "LanceRead:"
+"""The first operator of a plan that reads no column, so that it evaluates no filter on rows."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +137,20 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
 
     Indices can if they evaluate the whole predicate for all rows of the table.
     """
-    known = {index.name: index.num_rows_indexed for index in dataset.describe_indices()}
-    if not known:
+    used = [each for each in dataset.describe_indices() if _may_use(each, predicate)]
+    everything = sum(each.physical_rows for each in dataset.get_fragments())
+    if not used or any(each.num_rows_indexed < everything for each in used):
         return None
     scanner = dataset.scanner(columns=[], with_row_id=True, filter=predicate)
-    plan = scanner.explain_plan(True)
-    used = _INDEX.findall(plan)
-    if not used or _ALL_BY_INDEX not in plan:
-        return None
-    everything = sum(each.physical_rows for each in dataset.get_fragments())
-    return int(scanner.count_rows()) if all(known[n] >= everything for n in used) else None
+    # A plan also contains text of users: names of indices and literals. Its first word does not.
+    is_by_index = scanner.explain_plan().startswith(_BY_INDEX)
+    return int(scanner.count_rows()) if is_by_index else None
+
+
+def _may_use(index: Any, predicate: str) -> bool:
+    """Return whether the predicate may name a column of an index, or a field in one."""
+    names = (name.rpartition(".")[2].casefold() for name in index.field_names)
+    return any(name in predicate.casefold() for name in names)
 
 
 def rows_not_indexed(dataset: lance.LanceDataset, search: Search) -> int:

@@ -160,6 +160,40 @@ def test_a_table_is_queried_searched_and_written(url: str, on_hive: Database) ->
     assert found.to_pandas().set_index("id")["color"][[0, 10]].to_list() == ["gray", "red"]
 
 
+def test_a_table_is_searched_with_a_filter_and_changed(url: str, on_hive: Database) -> None:
+    write_by_pylance(on_hive, 10)
+    with on_hive.backend.connect() as namespace:
+        dataset = lance.dataset(namespace_client=namespace, table_id=on_hive.id("t"))
+        dataset.create_scalar_index("text", "INVERTED")
+    near = f"'vector', {[7.0] * 8}::FLOAT[8]"
+    with attach(url, on_hive) as db:
+
+        def ids(search: str) -> list[int]:
+            return sorted(row[0] for row in db.execute(f"SELECT id FROM {search}").fetchall())
+
+        search = f"lance_vector_search('ns.main.t', {near}, k = 3, prefilter = true, filter"
+        assert ids(f"{search} = 'id > 7 and replace(text, ''number'', ''no'') LIKE ''%no9''')") == [
+            9
+        ]
+        assert ids(f"{search} = 'id > 8') WHERE color <> 'red'") == []
+        assert ids("lance_fts('ns.main.t', 'text', 'number4 number5', k = 5)") == [4, 5]
+        assert 7 in ids(f"lance_hybrid_search('ns.main.t', {near}, 'text', 'number4', k = 3)")
+        db.execute(
+            "MERGE INTO ns.main.t USING (SELECT 1 AS id, 'gray' AS color) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET color = s.color"
+        )
+        db.execute("ALTER TABLE ns.main.t RENAME COLUMN text TO words")
+        db.execute("ALTER TABLE ns.main.t ADD COLUMN extra INTEGER")
+        db.execute("CREATE INDEX by_id ON ns.main.t (id) USING BTREE")
+        names = {row[0] for row in db.execute("SHOW INDEXES ON ns.main.t").fetchall()}
+        assert names == {"by_id", "text_idx"}
+        query = "SELECT color, extra FROM ns.main.t WHERE id = 1"
+        assert db.execute(query).fetchall() == [("gray", None)]
+        db.execute("ALTER TABLE ns.main.t DROP COLUMN extra")
+        db.execute("TRUNCATE TABLE ns.main.t")
+        assert ids("ns.main.t") == []
+
+
 def test_create_table_as_makes_a_table_without_rows(url: str, on_hive: Database) -> None:
     with attach(url, on_hive) as db:
         db.execute("CREATE TABLE ns.main.made AS SELECT 1::BIGINT AS id")

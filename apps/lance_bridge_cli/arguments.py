@@ -188,10 +188,13 @@ def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceB
         yield namespace
 
 
-def require_catalog(name: str, *, or_federation: bool = False) -> None:
+def require_catalog(name: str, *, or_federation: bool = False, or_gateway: bool = False) -> None:
     """Exit if a name refers to a namespace that is not lance-bridge's.
 
     An unknown name passes: connecting to it reports the error.
+
+    Args:
+        or_gateway: Whether it may be pylance's client of a REST server.
     """
     from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
 
@@ -201,7 +204,10 @@ def require_catalog(name: str, *, or_federation: bool = False) -> None:
         return
     if or_federation and registry.is_federation(found):
         return
-    is_directory = f"{found.__module__}.{found.__name__}" == api.NATIVE_IMPLS["dir"]
+    class_path = f"{found.__module__}.{found.__name__}"
+    if or_gateway and class_path == api.NATIVE_IMPLS["rest"]:
+        return
+    is_directory = class_path == api.NATIVE_IMPLS["dir"]
     try:
         registry.require_lance_bridge_class(found, name, _DIRECTORY if is_directory else "")
     except api.InvalidInputError as error:

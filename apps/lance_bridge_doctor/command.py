@@ -45,14 +45,15 @@ def doctor(
 
     It checks the connection and clocks, and finds tables whose data is gone, tables that were
     declared and never written, inconsistent entries, versions that bypassed the catalog, and data
-    without an entry. The exit code is 3 if it finds anything.
+    without an entry. Of a gateway (impl=rest), it finds the catalogs that do not respond to it. The
+    exit code is 3 if it finds anything.
 
     Example: lance-bridge doctor prod --limit 100
     """
     from .diagnosis import diagnose  # noqa: PLC0415 - takes seconds to import
 
     given, age = parse_key_values(properties), parse_duration("--idle", idle)
-    require_catalog(catalog)
+    require_catalog(catalog, or_gateway=True)
     with exit_on_error(), progress_bar(f"doctor {catalog}") as report:
         found = diagnose(
             catalog, given, limit=limit, page_token=page_token, idle=age, report=report
@@ -65,7 +66,10 @@ def doctor(
 
 
 def _format(catalog: str, found: Diagnosis) -> list[Table | str]:
-    checked = f"checked {found.tables} tables and {found.directories} directories"
+    if found.catalogs is not None:
+        checked = f"checked {found.catalogs} catalogs of the gateway"
+    else:
+        checked = f"checked {found.tables} tables and {found.directories} directories"
     if not found.findings:
         return [f"{catalog}: no problems found; {checked}"]
     parts = [

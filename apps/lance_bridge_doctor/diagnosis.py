@@ -20,15 +20,19 @@ from lance_bridge.errors import BrokenNameError
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
+from lance_bridge.redaction import is_secret
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
 from .findings import Commands, Finding, Kind, check_catalog, check_servers, properties_finding
+from .gateways import check_gateway
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
 from .tables import TableChecks, broken_name
 
 MIN_IDLE = timedelta(hours=1)
 """More recent changes may be in progress."""
 
+_REST = "rest"
+"""The name of pylance's namespace that is a client of REST servers."""
 _THREADS = 8
 _TABLES, _STORAGE = "1", "2"
 """The first part of keys: tables come before directories without an entry."""
@@ -49,6 +53,8 @@ class Diagnosis:
     directories: int
     """Number of directories without an entry that were checked."""
     page_token: str | None = None
+    catalogs: int | None = None
+    """Number of catalogs of a gateway that were checked; None for a catalog."""
 
 
 def diagnose(
@@ -62,6 +68,9 @@ def diagnose(
 ) -> Diagnosis:
     """Find problems of a catalog and its tables. Nothing is changed.
 
+    Of a gateway, that is a server of lance-bridge as pylance's ``rest``, only its catalogs are
+    checked: whether they respond to it.
+
     Args:
         catalog: As for `lance_bridge.connect`, with its properties.
         limit: Tables, and directories without an entry, to check. The connection and the clocks are
@@ -72,17 +81,31 @@ def diagnose(
         report: Called as the diagnosis proceeds.
 
     Raises:
-        InvalidInputError: (13) the limit, the token, or a catalog that is pylance's own.
+        InvalidInputError: (13) the limit, the token, or a catalog that is pylance's own, unless it
+            is a gateway.
     """
     commands = Commands(catalog, dict(properties or {}), is_secret=lambda _key: True)
     try:
         is_configured = not is_implementation(catalog) and catalog in named_catalogs()
         commands = replace(commands, is_configured=is_configured)
-        found = connect(catalog, properties)
+        entry = named_catalogs()[catalog] if is_configured else {"impl": catalog}
+        found = None if entry["impl"] == _REST else connect(catalog, properties)
     except LanceNamespaceError as error:
         return Diagnosis((properties_finding(error, commands),), 0, 0)
+    if found is None:
+        return _diagnose_gateway({**entry, **(properties or {})}, commands)
     with require_lance_bridge(found, catalog) as namespace:
         return _diagnose(namespace, commands, limit, page_token, idle=idle, report=report)
+
+
+def _diagnose_gateway(properties: Mapping[str, str], commands: Commands) -> Diagnosis:
+    found, catalogs = check_gateway(properties, replace(commands, is_secret=_hides))
+    return Diagnosis(tuple(found), 0, 0, catalogs=catalogs)
+
+
+def _hides(key: str) -> bool:
+    """Return whether a property of pylance's ``rest`` may hold a secret."""
+    return key.startswith(("header.", "headers.")) or is_secret(key)
 
 
 def diagnose_namespace(

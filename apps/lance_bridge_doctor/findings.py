@@ -210,7 +210,7 @@ def check_servers(config: CatalogConfig) -> Iterator[Finding]:
     for origin in sorted(_origins(config)):
         skew = measure_skew(origin)
         if skew is not None and abs(skew) > TOLERANCE:
-            text = f"Its clock is {_format(skew)} this machine's: one of them is wrong"
+            text = f"Its clock is {format_skew(skew)} this machine's: one of them is wrong"
             yield Finding(Kind.CLOCK_SKEW, origin, text, FIX)
 
 
@@ -245,7 +245,7 @@ def check_entry(entry: TableEntry, now: float) -> Iterator[Finding]:
     ahead = max((int(each) / 1000 - now for each in times if each.isdecimal()), default=0.0)
     if ahead > TOLERANCE:
         text = (
-            f"Its entry was written at a time that is {_format(ahead)} this machine's: the "
+            f"Its entry was written at a time that is {format_skew(ahead)} this machine's: the "
             "writer's clock, or this one, is wrong"
         )
         yield Finding(Kind.CLOCK_SKEW, entry.name, text, FIX)
@@ -261,5 +261,6 @@ def _origins(config: CatalogConfig) -> set[str]:
     }
 
 
-def _format(seconds: float) -> str:
+def format_skew(seconds: float) -> str:
+    """Return how far a clock is ahead, in words."""
     return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -21,11 +21,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from server.gateways import serve_app
 from server.http_requests import done, refused
 
+from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.gateway.limits import Limits
+from lance_bridge_server.ui import health_page
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
 
@@ -275,6 +277,28 @@ def test_a_search_of_the_only_catalog_ends_when_it_hangs(catalogs: dict[str, Bre
         assert "The catalog 'prod' does not respond" in page
         assert seconds < GENEROUS
         down.answers.set()
+
+
+@pytest.mark.spec("server.md#health-on-a-page")
+def test_the_doctor_on_a_page_does_not_wait_for_a_catalog_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, catalogs: dict[str, Breakable]
+) -> None:
+    def diagnose(namespace: Breakable, *_: Any, **__: Any) -> Diagnosis:
+        namespace.list_namespaces(None)
+        return Diagnosis((), 7, 0)
+
+    monkeypatch.setattr(health_page, "diagnose_namespace", diagnose)
+    monkeypatch.setattr(health_page.HealthPages, "_with_doctor", lambda _, found: list(found))
+    with served(catalogs, timeout=20) as client:
+        shown(client, "/ui")  # they have responded once
+        form = shown(client, "/ui/doctor")
+        [token] = re.findall(r'name="token" value="([^"]+)"', form)
+        catalogs["down"].answers.clear()
+        page, seconds = seconds_of(lambda: client.post("/ui/doctor", data={"token": token}).text)
+        assert "7 tables" in page
+        assert "The catalog 'down' does not respond" in html.unescape(page)
+        assert seconds < GENEROUS
+        catalogs["down"].answers.set()
 
 
 # -- hanging ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from server.authenticated import serve
 from servers.metastores import Metastores
 from servers.processes import free_port, wait_until
 
+from lance_bridge_doctor import Kind, diagnose
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore
 
@@ -157,6 +158,9 @@ def test_calls_metrics_and_readyz_agree_while_a_metastore_is_down(
         assert "did not respond" in problem["error"]
         assert "get_all_databases" not in problem["error"]
         assert "127.0.0.1" not in problem["error"]
+        [finding] = diagnose("rest", {"uri": str(client.base_url)}).findings
+        assert (finding.kind, finding.subject) == (Kind.UNREACHABLE, "three")
+        assert problem["since"] in finding.message
         began = time.monotonic()
         answer = client.get(tables)
         assert "tried again every half second" in answer.text
@@ -165,6 +169,7 @@ def test_calls_metrics_and_readyz_agree_while_a_metastore_is_down(
         tree = page(client, f"/ui/namespace/one/{DATABASE}").split("<main")[0]
         assert re.findall(r">(\w+)</a> <span[^>]*>unreachable<", tree) == ["three"]
     assert f"{gauge} 1.0" in client.get("/metrics").text
+    assert diagnose("rest", {"uri": str(client.base_url)}).findings == ()
 
 
 def test_a_port_without_a_metastore_is_named_at_once(

@@ -240,7 +240,8 @@ class HealthPages:
     async def _diagnose(self, ui: UiRequest, catalog: str, page: str | None) -> Result[Diagnosis]:
         known = self._gateway.catalogs[catalog]
         work = partial(diagnose_namespace, known, catalog, limit=_DOCTOR_LIMIT, page_token=page)
-        return await as_result(self._run(ui, work, _DOCTOR_SECONDS))
+        run = partial(self._run, ui, work, _DOCTOR_SECONDS)
+        return await as_result(self._gateway.watched[catalog].wait_for(run))
 
     def _doctor_page(
         self,

@@ -66,6 +66,16 @@ class Grudging:
         self.closed = True
 
 
+class GrudgingBuffers(Grudging):
+    """The same, which also gives buffers to Arrow, as the body of a request does."""
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        data = b""
+        while piece := self.read(size - len(data)):
+            data += piece
+        return pa.py_buffer(data)
+
+
 class Capsule:
     """Something of another library that exports an Arrow stream."""
 
@@ -115,6 +125,7 @@ FILES: dict[str, Callable[[bytes, Path], Any]] = {
 ONCE: dict[str, Callable[[bytes, Path], Any]] = {
     "socket": piped,
     "few bytes at once": lambda data, _: Grudging(data),
+    "buffers": lambda data, _: GrudgingBuffers(data),
 }
 STREAMS = {**IN_MEMORY, **FILES, **ONCE}
 BATCHES: dict[str, Callable[[], Any]] = {
@@ -259,7 +270,8 @@ def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
 
     if write is not create:
         make(namespace, ROWS)
-    for data in (failing(), Grudging(STREAM[:-8], error)):
+    in_batch = GrudgingBuffers(STREAM[:-40], error)
+    for data in (failing(), Grudging(STREAM[:-8], error), in_batch):
         with pytest.raises(type(error)) as caught:
             write(namespace, data)
         assert caught.value is error

@@ -337,7 +337,11 @@ class _EndCheckingFile:
         return data
 
     def _read_buffer(self, size: int) -> pa.Buffer:
-        data = self._source.read_buffer(size)
+        try:
+            data = self._source.read_buffer(size)
+        except BaseException as error:
+            self.failure = error
+            raise
         self._count(len(data), size)
         return data
 

@@ -183,14 +183,19 @@ _MARKS = {
 _REFUSED_CLAUSES = ("over", "filter", "null_treatment", "within_group")
 _TEXTS = {"SingleQuotedString", "DoubleQuotedString", "HexStringLiteral", "Identifier"}
 
-_LITERAL = r"(?:[-+]?[0-9]+(?:\.[0-9]+)?|'[^']*')"
+_HIDDEN = r"(?:'[^']*')+|\"[^\"]*\"|`[^`]*`|--[^\n]*"
+"""Texts, names and comments: not SQL, whatever they have in them."""
+_NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+_LITERAL = rf"(?:{_NUMBER}|(?:'[^']*')+|(?i:null|true|false)\b)"
 _LONG_LIST = re.compile(
-    rf"'[^']*'|\"[^\"]*\"|`[^`]*`"
-    rf"|(?P<list>\((?P<head>\s*{_LITERAL}\s*,\s*{_LITERAL})(?:\s*,\s*{_LITERAL}){{8,}}\s*\))"
+    rf"{_HIDDEN}"
+    rf"|(?P<list>\((?P<values>\s*{_LITERAL}\s*,\s*{_LITERAL})(?:\s*,\s*{_LITERAL}){{8,}}\s*\))"
+    rf"|(?P<vector>\[(?P<numbers>\s*{_NUMBER}\s*,\s*{_NUMBER})(?:\s*,\s*{_NUMBER}){{8,}}\s*\])"
 )
-"""A long list of values, or a text or name that only looks like one."""
-_AMBIGUOUS = re.compile(r"--|/\*|[\\$]")
-"""Only a parser knows where texts begin in SQL with one of these."""
+"""A long list of values or a vector, or what only looks like one."""
+_HIDDEN_PART = re.compile(_HIDDEN)
+_NESTED = "/*"
+"""Comments in each other: only a parser knows where they end, and so where texts begin."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PLACE = re.compile(r" at Line: \d+, Column: \d+")
 
@@ -232,11 +237,14 @@ def _expressions(value: Any, *, is_sql: bool = False) -> Iterator[str]:
 
 def _parse(expression: str) -> Any:
     """Return the syntax tree of one expression."""
-    text = expression
-    if not _AMBIGUOUS.search(text):
+    text, code = expression, _HIDDEN_PART.sub("''", expression)
+    if _NESTED in code:
+        code = text
+    else:
         # Values say nothing about the tree, and some clients send lists of a million of them.
         text = _LONG_LIST.sub(_shorten_list, text)
-    if len(_WORD.findall(text)) > MAX_WORDS:  # the parser's own stack is limited, too
+        code = _HIDDEN_PART.sub("''", text)
+    if len(_WORD.findall(code)) > MAX_WORDS:  # the parser's own stack is limited, too
         raise invalid(f"it is too long: it has more than {MAX_WORDS} words and signs")
     try:
         # In brackets, on a line of its own: it may end in a comment.
@@ -251,7 +259,9 @@ def _parse(expression: str) -> Any:
 
 
 def _shorten_list(found: re.Match[str]) -> str:
-    return f"({found['head']})" if found["list"] else found[0]
+    if found["list"]:
+        return f"({found['values']})"
+    return f"[{found['numbers']}]" if found["vector"] else found[0]
 
 
 # -- rules -----------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ MOST_STEPS = 200
 """How many words and signs a condition may have, with those of its brackets, for the same reason.
 Those that commas separate do not add up."""
 
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Strings, quoted names and comments, whose content is not SQL. A doubled quote gives two."""
+_QUOTED = re.compile(r"(?:'[^']*')+|(?:\"[^\"]*\")+|(?:`[^`]*`)+|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Strings, quoted names and comments, whose content is not SQL. A doubled quote is in a string."""
 
 _END = "\n)"
 _PLACEHOLDER = re.compile(r"[?$@]|(?<!:):(?!:)")

@@ -149,3 +149,15 @@ def test_computed_columns_are_those_of_a_directory(tables: list[Any]) -> None:
         table.add_columns({f"new_{name}": sql for name, sql in COLUMNS.items()})
     plain, remote = ([table.schema.field(f"new_{name}") for name in COLUMNS] for table in tables)
     assert remote == plain
+
+
+TEXT = "It's a {text}, with: \\ and -- $1 ? 'x' over (y); /* 'and' */ `z` \"q\"\n" * 3000
+
+
+def test_long_texts_with_any_signs_are_written_and_found(tables: list[Any]) -> None:
+    for table in tables:
+        table.update(where="id = 3", values={"word": TEXT})
+        found = table.search().where("id = 3").select(["word"]).to_list()
+        assert [each["word"] for each in found] == [TEXT]
+        quoted = TEXT.replace("'", "''")
+        assert table.count_rows(f"word = '{quoted}' or word IN ('{quoted}', 'x')") == 1

@@ -32,6 +32,15 @@ def use_processor(_namespace: Any, _request: Any) -> None:
         pass
 
 
+def compute(_namespace: Any, _request: Any, seconds: float) -> tuple[int, set[int]]:
+    """Compute, and return the number of the process and the priorities of its threads."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    threads = map(int, os.listdir("/proc/self/task"))
+    return os.getpid(), {os.getpriority(os.PRIO_PROCESS, each) for each in threads}
+
+
 def sleep(_namespace: Any, _request: Any, mark: str = "") -> None:
     """Wait without an end. Args: mark: A file that says that it began."""
     if mark:

@@ -34,6 +34,7 @@ from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
+from lance_bridge_server.queries import pool
 from lance_bridge_server.queries.channel import Query
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
 
@@ -215,6 +216,23 @@ def test_a_principal_does_not_get_all_processes(
     assert run(processes, source, query_methods.process_id, principal="one")
     del reader
     assert run(processes, source, query_methods.process_id, principal="many")
+
+
+def test_a_query_that_computes_for_long_gets_the_lowest_priority(
+    start: Callable[..., QueryProcesses],
+    source: bytes,
+    ended: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its process is not kept: a short query of another principal would be as slow in it."""
+    monkeypatch.setattr(pool, "_LONG_SECONDS", 1.0)
+    processes = start()
+    process, priorities = run(processes, source, partial(query_methods.compute, seconds=2.5))
+    assert priorities == {19}
+    next_process, priorities = run(processes, source, partial(query_methods.compute, seconds=0.0))
+    assert next_process != process
+    assert 19 not in priorities
+    assert not ended
 
 
 # -- through a gateway -----------------------------------------------------------------------------

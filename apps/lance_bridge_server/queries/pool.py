@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ from lance_bridge.dataset_versions import VersionChanges
 from ..errors import unfinished_error
 from ..operations import Operation
 from .channel import Channel, ChannelClosedError, Failure, Kind, Query
-from .process import serve
+from .process import serve, slow_down
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +37,13 @@ _IDLE_SECONDS = 30.0
 _WARM_SECONDS = 1.0
 _END_SECONDS = 10.0
 """How long the exit code of a process that has ended may take on a busy machine."""
+_LONG_SECONDS = 2.0
+"""After how much processor time a query gets the lowest priority."""
 _GIB = 1 << 30
 _MOST_PROCESSES = 16
-_PRELOADED = f"{__package__}.preload"
+_PRELOADED = [f"{__package__}.preload", "lance_bridge_server.run.catalogs"]
+"""Modules that each process has from its start. The second one defines the sources of queries, and
+its import would take most of a process's first query."""
 _CLOSED = "closed"
 """The end of a process that is not needed any more."""
 
@@ -205,7 +210,7 @@ class QueryProcesses:
                 self._starting -= 1
                 self._disown(owner)
             raise
-        process.end_at, process.owner = end_at, owner
+        process.end_at, process.owner, process.began_at = end_at, owner, process.cpu_seconds
         with self._condition:  # one step: others count the process in between
             self._starting -= 1
             self._running.add(process)
@@ -232,7 +237,7 @@ class QueryProcesses:
         Args:
             has_ended: Whether it has closed its channel, so that its exit code follows.
         """
-        is_small = is_usable and process.memory < self._memory // 2
+        is_small = is_usable and process.memory < self._memory // 2 and not process.is_slow
         with self._condition:
             self._running.discard(process)
             self._disown(process.owner)
@@ -243,7 +248,7 @@ class QueryProcesses:
         if is_kept:
             return ""
         reason = process.close(_END_SECONDS if has_ended else _WATCH_SECONDS)
-        if reason != _CLOSED:
+        if reason != _CLOSED and not is_usable:
             self.on_end(reason)
         return reason
 
@@ -264,6 +269,8 @@ class QueryProcesses:
                     each.end("time")
                 elif each.memory > self._memory:
                     each.end("memory")
+                else:
+                    each.slow_down_if_long()
             for each in surplus:
                 each.close()
 
@@ -315,6 +322,8 @@ class _Process:
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
         owner: The principal of its query.
+        began_at: How much processor time it had taken before its query.
+        is_slow: Whether it has the lowest priority, for good: only a privileged user may raise one.
         reason: Why it was ended.
         idle_since: Since when it has no query, on the same clock.
     """
@@ -328,6 +337,8 @@ class _Process:
         self.channel = Channel(ours)
         self.end_at = float("inf")
         self.owner = ""
+        self.began_at = 0.0
+        self.is_slow = False
         self.reason = ""
         self.idle_since = 0.0
         self._lock = threading.Lock()
@@ -345,6 +356,23 @@ class _Process:
             return int(psutil.Process(self._process.pid).memory_info().rss)
         except (psutil.Error, ValueError):
             return 0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time that it has taken; 0 if it has ended."""
+        try:
+            taken = psutil.Process(self._process.pid).cpu_times()
+        except (psutil.Error, ValueError):
+            return 0.0
+        return float(taken.user + taken.system)
+
+    def slow_down_if_long(self) -> None:
+        """Let short queries go before this one, if it has taken much processor time."""
+        if self.is_slow or self.cpu_seconds - self.began_at < _LONG_SECONDS:
+            return
+        self.is_slow = True
+        with suppress(psutil.Error, ValueError, OSError):
+            slow_down(self._process.pid)
 
     def end(self, reason: str) -> None:
         """End it at once, unless it has ended."""
@@ -537,5 +565,5 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([_PRELOADED])
+    context.set_forkserver_preload(_PRELOADED)
     return context

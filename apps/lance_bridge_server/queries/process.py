@@ -15,8 +15,10 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode, LanceNamespaceError
@@ -51,6 +53,7 @@ _PR_SET_PDEATHSIG = 1
 _HIGHEST_OOM_SCORE = "1000"
 _NICENESS = 5
 """The server, which also answers others, goes before queries where processors are short."""
+_LOWEST_PRIORITY = 19
 
 
 def serve(end: socket.socket, cpu_seconds: int | None) -> None:
@@ -83,6 +86,17 @@ def _prepare_process() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write(_HIGHEST_OOM_SCORE)
+
+
+def slow_down(pid: int) -> None:
+    """Give a process the lowest priority. Raises what the system does for one that has ended."""
+    if sys.platform == "win32":
+        psutil.Process(pid).nice(psutil.IDLE_PRIORITY_CLASS)
+        return
+    tasks = Path(f"/proc/{pid}/task")  # on Linux, each thread has a priority of its own
+    for each in os.listdir(tasks) if tasks.is_dir() else [pid]:
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(each), _LOWEST_PRIORITY)
 
 
 class _ChannelLog(logging.Handler):

@@ -58,6 +58,10 @@ class Breakable(LanceNamespace):
         self._answer()
         return api.ListNamespacesResponse(namespaces=[])
 
+    def create_namespace(self, request: Any) -> Any:  # noqa: ARG002
+        self._answer()
+        return api.CreateNamespaceResponse()
+
     def list_tables(self, request: Any) -> Any:  # noqa: ARG002
         self._answer()
         return api.ListTablesResponse(tables=["t"])
@@ -317,6 +321,33 @@ def test_a_catalog_that_hangs_leaves_threads_for_the_others(
         down.answers.set()
         until(lambda: describe(client).status_code == 200)
         assert {each.result().status_code for each in hanging} <= {200, 503}
+
+
+def test_a_read_that_is_running_ends_when_its_catalog_is_found_to_be_down(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs) as client:
+        down.answers.clear()
+        answer, seconds = seconds_of(lambda: describe(client))
+        assert "'down' does not respond" in refused(answer, 503, 17)
+        assert answer.headers["retry-after"] == "1"
+        assert seconds < 2 * TIMEOUT + GENEROUS
+        down.answers.set()
+        until(lambda: describe(client).status_code == 200)
+
+
+def test_a_change_that_is_running_is_waited_for(catalogs: dict[str, Breakable]) -> None:
+    """It may succeed: nobody could say whether it did."""
+    down = catalogs["down"]
+    with served(catalogs) as client, ThreadPoolExecutor(1) as pool:
+        down.answers.clear()
+        running = pool.submit(client.post, "/v1/namespace/down$n/create", json={})
+        until(lambda: is_refused(client))
+        time.sleep(2 * TIMEOUT)
+        assert not running.done()
+        down.answers.set()
+        assert running.result().status_code == 200
 
 
 def test_a_table_that_cannot_be_read_does_not_stop_its_catalog(

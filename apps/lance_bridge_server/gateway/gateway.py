@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from .callers import RootNamespaces
 from .execution import Execution
 from .health import CatalogHealth, CatalogState, ReadinessSettings
 from .limits import Limits, Slot
+from .running import RunningReads
 from .several import WatchedCatalog
 from .single_flight import SingleFlight
 from .threads import OperationThreads, TimeLimit, Use
@@ -89,6 +91,7 @@ class Gateway:
         self.watched = {
             name: WatchedCatalog(each, states.values()) for name, each in states.items()
         }
+        self._running_reads = {name: RunningReads(each.error) for name, each in states.items()}
         if self.callers is not None:
             self.callers.gates = self.watched
         if isinstance(self.namespace, FederatedNamespace):
@@ -241,13 +244,16 @@ class Gateway:
             return await self._operations.run(work, operation, limit, Use(owner), slot)
         catalog.check()
         loop = asyncio.get_running_loop()
+        reads = self._running_reads[catalog.name]
         if catalog.on_open is None:
-            refuse = partial(self._operations.places.refuse, catalog.name, catalog.error)
-            catalog.on_open = partial(loop.call_soon_threadsafe, refuse)
+            end = partial(self._end_requests, catalog)
+            catalog.on_open = partial(loop.call_soon_threadsafe, end)
         slow = loop.call_later(catalog.timeout, catalog.suspect)
+        can_end = operation.is_read and not operation.is_query
         try:
             use = Use(owner, catalog.name)
-            result = await self._operations.run(work, operation, limit, use, slot)
+            with reads.ending() if can_end else nullcontext():
+                result = await self._operations.run(work, operation, limit, use, slot)
         except ServiceUnavailableError:
             catalog.suspect()
             raise
@@ -255,6 +261,11 @@ class Gateway:
             slow.cancel()
         catalog.note_answer()
         return result
+
+    def _end_requests(self, catalog: CatalogState) -> None:
+        """End the requests that wait for a catalog which does not respond."""
+        self._operations.places.refuse(catalog.name, catalog.error)
+        self._running_reads[catalog.name].end()
 
     def execution(self, request: Request, call: Call, arguments: list[Any], run: Run) -> Execution:
         """Return the execution of a call for the principal of a request.

@@ -34,7 +34,9 @@ _RATE_BARS = {"share": ">= 0.8"}
 _CPU_BARS = {"gateway_cpu_ms": "<= 1.2"}
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _ADAPTER = """
-import sys, lance.namespace as namespace
+import sys
+sys.path[:0] = sys.argv[2:]
+import lance.namespace as namespace
 adapter = namespace.RestAdapter("dir", {"root": sys.argv[1]}, host="127.0.0.1", port=0)
 adapter.start()
 print(f"http://127.0.0.1:{adapter.port}", flush=True)
@@ -169,9 +171,13 @@ def _require_ok(connection: socket.socket) -> None:
 
 
 @contextmanager
-def adapter_of(directory: Path) -> Iterator[tuple[str, int]]:
-    """Run pylance's RestAdapter of a directory; yield its URL and process id."""
-    with served([sys.executable, "-c", _ADAPTER, str(directory)]) as server:
+def adapter_of(directory: Path, *packages: Path) -> Iterator[tuple[str, int]]:
+    """Run pylance's RestAdapter of a directory; yield its URL and process id.
+
+    Args:
+        packages: A directory that has another copy of pylance.
+    """
+    with served([sys.executable, "-c", _ADAPTER, *map(str, (directory, *packages))]) as server:
         yield server
 
 

@@ -43,6 +43,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "branch": {"branch": "dev"},
     "missing column": {"filter": "none = 1"},
     "missing version": {"version": 9},
+    "alias with a NUL": {"columns": {"column_aliases": {"a\0b": "id"}}},
     "wrong value": {"filter": "id / (id - id) = 1"},
 }
 

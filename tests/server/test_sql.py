@@ -219,6 +219,10 @@ def test_functions_in_the_lists_are_those_of_lance(dataset: lance.LanceDataset) 
         ("update_table", {"updates": [["word", "regexp_like(word, 'a{1000000}')"]]},
          InvalidInputError, "did not compile"),
         ("update_table", {"updates": [["word", "st_area(word)"]]}, InvalidInputError, "WKT"),
+        ("create_table_tag", {"tag": "\u00e9", "version": 1}, InvalidInputError, "Tag name"),
+        ("create_table_tag", {"tag": "a" * 5000, "version": 1}, InvalidInputError, "Tag name"),
+        ("get_table_tag_version", {"tag": "a" * 5000}, InvalidInputError, "name in the request"),
+        ("describe_table", {"id": ["a" * 5000]}, InvalidInputError, "name in the request"),
         ("query_table", {"version": 99}, TableVersionNotFoundError, "version 99"),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import TableAlreadyExistsError
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, QueryTableRequestVector
 
+from lance_bridge.dataset import check_tag_name
 from lance_bridge.errors import unsupported
 from lance_bridge_federated import FederatedNamespace
 
@@ -155,9 +156,18 @@ def _require_one_vector_in_each_row(
         )
 
 
+def create_tag(
+    namespace: LanceNamespace, request: api.CreateTableTagRequest
+) -> api.CreateTableTagResponse:
+    """Create a tag, unless its name would keep Lance from listing the tags of the table."""
+    check_tag_name(request.tag)
+    return namespace.create_table_tag(request)
+
+
 METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "alter_table_alter_columns": alter_columns,
     "create_table": create_table,
+    "create_table_tag": create_tag,
     "query_table": query_table,
 }
 """By the names of the namespace's own methods, which they replace."""

@@ -43,6 +43,7 @@ _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution erro
 _OVERFLOW, _NOT_IMPLEMENTED = "OverflowError", "NotImplementedError"
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What pylance's namespaces say of rows that they cannot read."""
+_LONG_NAME = "File name too long (os error"
 _OTHER_SCHEMA = "Append with different schema: "
 _VAGUE = (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT)
 NATIVE_ERRORS = (RuntimeError, OverflowError)
@@ -83,6 +84,8 @@ def _what_is_wrong(text: str, *, is_known: bool, is_of_value: bool) -> str:
         is_known: Whether the error's code says that the request is wrong.
         is_of_value: Whether its text says that a value of the request is wrong.
     """
+    if _LONG_NAME in text:
+        return "a name in the request is too long"
     if any(each in text for each in _MALFORMED):
         return text.partition("IoError")[0].rstrip(": ")
     is_of_rust = _RUST.search(text) is not None

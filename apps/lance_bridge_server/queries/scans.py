@@ -50,6 +50,9 @@ def _is_scan(request: api.QueryTableRequest) -> bool:
     """Return whether a query searches nothing, and reads the main branch."""
     given = {name for name, value in request if value is not None}
     vector = request.vector
+    aliases = (request.columns.column_aliases if request.columns else None) or {}
+    if any("\0" in each for each in aliases):  # at which Arrow would end the process
+        return False
     return given <= _SCAN_FIELDS and not (vector.single_vector or vector.multi_vector)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         translate_query_errors,
     )
     from .history.transactions import VersionChange, change_of_version
-    from .history.versions import branches_of, directory_of
+    from .history.versions import branches_of, check_tag_name, directory_of
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
     from .indices import describe_indices
     from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
@@ -47,13 +47,13 @@ It is defined here because the help of a command shows it, without importing Lan
 
 __all__ = [
     "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
-    "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns",
-    "branches_of", "canonical", "change_of_version", "check_predicate", "clean_up", "columns_in",
-    "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
-    "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
-    "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
-    "require_sound", "siblings", "stored_type", "translate_query_errors",
-    "update_field_metadata", "vector_of", "write_first",
+    "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns", "branches_of",
+    "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up", "columns_in",
+    "compact", "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
+    "drop_columns", "field_ids", "find_column", "in_brackets", "index_options", "metadata_of",
+    "not_written", "parse_full_text", "parse_index_type", "parse_nearest", "require_sound",
+    "siblings", "stored_type", "translate_query_errors", "update_field_metadata", "vector_of",
+    "write_first",
 ]  # fmt: skip
 
 _MODULES = {
@@ -68,7 +68,7 @@ _MODULES = {
         "translate_query_errors",
     ),
     "history.transactions": ("VersionChange", "change_of_version"),
-    "history.versions": ("branches_of", "directory_of"),
+    "history.versions": ("branches_of", "check_tag_name", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices",),
     "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),

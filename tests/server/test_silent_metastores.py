@@ -145,6 +145,21 @@ def test_the_first_request_after_a_metastore_fails_has_the_others_and_names_it(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+def test_the_first_call_ends_when_the_breaker_opens(
+    client: httpx.Client, third: Metastore, fault: str
+) -> None:
+    """Not after the time limits of the metastore's client, which are over a minute."""
+    with failing(client, third, fault):
+        began = time.monotonic()
+        answer = client.get(f"/v1/namespace/three${DATABASE}/table/list")
+        seconds = time.monotonic() - began
+        print(f"{fault}, first call: {seconds:.2f} s")
+        assert answer.status_code == 503
+        assert "'three' does not respond" in answer.json()["error"]
+        assert seconds < 4 + GENEROUS  # `readiness.timeout` until it is probed, and for the probe
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_calls_metrics_and_readyz_agree_while_a_metastore_is_down(
     client: httpx.Client, third: Metastore, fault: str
 ) -> None:

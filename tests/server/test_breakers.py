@@ -6,7 +6,7 @@ import html
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -23,6 +23,7 @@ from server.http_requests import done, refused
 
 from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.health import ReadinessSettings
@@ -79,9 +80,11 @@ def served(
     catalogs: Mapping[str, LanceNamespace],
     root: LanceNamespace | None = None,
     timeout: float = TIMEOUT,
+    **settings: Any,
 ) -> Iterator[httpx.Client]:
     gateway = Gateway(
         root or FederatedNamespace(catalogs),
+        **settings,
         catalogs=catalogs,
         readiness=ReadinessSettings(timeout=timeout, keep=0.001),
         limits=Limits(threads=8),
@@ -171,6 +174,24 @@ def test_readyz_metrics_and_the_page_say_the_same(catalogs: dict[str, Breakable]
         until(lambda: gauges(client) == {"up": 1, "down": 1})
         assert "problems" not in client.get("/readyz").json()
         assert "not responded" not in client.get("/ui/health").text
+
+
+class HidesDown(AllowAll):
+    """Shows nobody the catalog ``down``."""
+
+    def filter(self, principal: Any, action: str, paths: Sequence[Any]) -> list[Any]:
+        return [each for each in super().filter(principal, action, paths) if each[0] != "down"]
+
+
+@pytest.mark.spec("server.md#hidden-objects")
+def test_why_a_hidden_catalog_does_not_respond_is_hidden(catalogs: dict[str, Breakable]) -> None:
+    for each in catalogs.values():
+        each.error = ServiceUnavailableError("no answer")
+    with served(catalogs, authorizer=HidesDown()) as client:
+        assert list(client.get("/readyz").json()["problems"]) == ["up"]
+        page = shown(client, "/ui/health")
+        assert "up has not responded since" in page
+        assert "down has not responded since" not in page
 
 
 def test_what_only_a_probe_finds_is_refused_to_calls_as_well(

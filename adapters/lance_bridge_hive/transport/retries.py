@@ -109,7 +109,7 @@ def retry(
     left = seconds - (time.monotonic() - started)
     if not first.again or left <= 0:
         raise _final_error(name, first, 1, started) from first.__cause__
-    warn = _unreachable_warning(name, seconds)
+    warn = _unreachable_warning(seconds)
     warn(first)
     attempts = Retrying(
         retry=retry_if_exception(lambda e: isinstance(e, AttemptFailed) and e.again),
@@ -125,7 +125,7 @@ def retry(
         raise _final_error(name, failed, tried, started) from failed.__cause__
 
 
-def _unreachable_warning(name: str, seconds: float) -> Callable[[BaseException | None], None]:
+def _unreachable_warning(seconds: float) -> Callable[[BaseException | None], None]:
     """Return a function that logs, once, that no metastore can be reached.
 
     Connections that a restart of the metastore closed are replaced silently.
@@ -138,9 +138,9 @@ def _unreachable_warning(name: str, seconds: float) -> Callable[[BaseException |
             return
         logged = True
         logger.warning(
-            "%s: no metastore can be reached (%s); trying again for up to %g s "
+            "The metastore cannot be reached (%s); trying again for up to %g s "
             "(client.retry-timeout)",
-            name, _causes(failed), seconds,
+            _causes(failed), seconds,
         )  # fmt: skip
 
     return warn

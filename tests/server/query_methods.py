@@ -83,3 +83,10 @@ def endless_rows(_namespace: Any, _request: Any) -> pa.RecordBatchReader:
             yield batch
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def large_values(_namespace: Any, _request: Any, dtype: pa.DataType) -> pa.RecordBatchReader:
+    """Return one batch of 64 MiB of a type of texts."""
+    texts = [chr(97 + number % 26) * (1 << 20) for number in range(64)]
+    batch = pa.record_batch({"id": range(64), "text": pa.array(texts).cast(dtype)})
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch])

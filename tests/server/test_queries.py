@@ -35,6 +35,7 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.queries import pool
+from lance_bridge_server.queries.batches import BATCH_BYTES, small_batches
 from lance_bridge_server.queries.channel import Query
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
 
@@ -183,6 +184,26 @@ def test_rows_that_fail_late_raise_where_they_are_read(
     with pytest.raises(InternalError, match="third batch"):
         reader.read_next_batch()
     assert not ended  # the process itself did not fail
+
+
+@pytest.mark.parametrize("dtype", [pa.string(), pa.string_view()], ids=str)
+def test_a_large_batch_arrives_in_parts(
+    start: Callable[..., QueryProcesses], source: bytes, dtype: pa.DataType
+) -> None:
+    """The server holds each batch several times while it sends it."""
+    reader = run(start(), source, partial(query_methods.large_values, dtype=dtype))
+    batches = list(reader)
+    assert max(each.nbytes for each in batches) <= BATCH_BYTES
+    found = pa.Table.from_batches(batches)
+    assert found.schema.types == [pa.int64(), dtype]
+    assert [text[:1] for text in found["text"].to_pylist()] == [chr(97 + i % 26) for i in range(64)]
+
+
+def test_a_large_batch_of_views_inside_of_values_is_refused() -> None:
+    views = pa.array(["x" * BATCH_BYTES, "y"], pa.string_view())
+    batch = pa.record_batch({"part": pa.StructArray.from_arrays([views], ["in"])})
+    with pytest.raises(InvalidInputError, match="cast its values"):
+        next(small_batches(batch))
 
 
 def test_rows_that_nobody_reads_end_their_process(

@@ -31,6 +31,7 @@ from lance_bridge_federated.children import close_namespace
 from lance_bridge_federated.identifiers import with_text
 
 from ..redaction import SECRETS
+from .batches import small_batches
 from .calling import call_namespace
 from .channel import (
     Channel,
@@ -176,8 +177,9 @@ class _Worker:
         sink = io.BufferedWriter(MessageFile(self._channel, Kind.ROWS), _ROWS_BYTES)
         writer = pa.ipc.new_stream(sink, reader.schema)
         for batch in reader:
-            writer.write_batch(batch)
-            sink.flush()
+            for each in small_batches(batch):
+                writer.write_batch(each)
+                sink.flush()
         writer.close()
         sink.flush()
 

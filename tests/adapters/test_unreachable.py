@@ -150,6 +150,19 @@ def test_nothing_is_logged_where_nothing_is_tried_again(
     assert warnings_of(impl, {**PROPERTIES[impl], **TURNED_OFF[impl]}, caplog)[0] == []
 
 
+def test_its_attempt_waits_for_a_connection_for_half_of_its_time() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)  # as below
+        first = socket.create_connection(server.getsockname())
+        uri = f"thrift://127.0.0.1:{server.getsockname()[1]}"
+        pool = ClientPool(load(HiveConfig, "hive", {"uri": uri}))
+        started = time.monotonic()
+        with first, one_attempt(4), pytest.raises(ServiceUnavailableError, match="timed out"):
+            read(pool)
+        assert 1.9 < time.monotonic() - started < 3.5
+
+
 def test_a_host_that_drops_what_is_sent_is_logged_before_the_connection_times_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

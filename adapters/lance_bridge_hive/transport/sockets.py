@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from thrift.transport.TTransport import TTransportException
 
+from lance_bridge.attempts import attempt_seconds
 from lance_bridge.errors import invalid
 
 from ..config import HiveConfig
@@ -218,7 +219,8 @@ def connect(
     """Open a connection to the first address of ``host`` that answers.
 
     ``timeout`` (seconds) covers all addresses and the TLS handshake. The operating system resolves
-    the name, with its own time limit.
+    the name, with its own time limit. In `lance_bridge.attempts.one_attempt`, an address has half
+    of the attempt: the next one finds a server that is back sooner than the operating system does.
 
     Raises:
         OSError: No address answered (the last one's error), or the TLS handshake failed.
@@ -228,6 +230,7 @@ def connect(
     failure: OSError = OSError(f"{host} has no address")
     for position, (family, socket_type, protocol, _, address) in enumerate(addresses):
         share = max(deadline - time.monotonic(), 0.001) / (len(addresses) - position)
+        share = min(share, (attempt_seconds() or 2 * share) / 2)
         sock = socket.socket(family, socket_type, protocol)
         try:
             _connect(sock, address, share, f"{host}:{port}")

@@ -279,6 +279,7 @@ WITH_GATEWAY: dict[str, str] = {
 }
 """What deviates in another way behind a gateway."""
 CHECKED_BY_GATEWAY = (
+    "test_a_failed_create_table_can_be_repeated",
     "test_absent_operations_are_unsupported",
     "test_a_listing_with_a_bad_token_is_invalid_input",
     "test_a_table_operation_without_an_identifier_is_invalid_input",

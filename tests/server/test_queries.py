@@ -35,7 +35,7 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.queries import pool
-from lance_bridge_server.queries.batches import BATCH_BYTES, small_batches
+from lance_bridge_server.queries.batches import BATCH_BYTES, DICTIONARY_BYTES, small_batches
 from lance_bridge_server.queries.channel import Query
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
 
@@ -204,6 +204,19 @@ def test_a_large_batch_of_views_inside_of_values_is_refused() -> None:
     batch = pa.record_batch({"part": pa.StructArray.from_arrays([views], ["in"])})
     with pytest.raises(InvalidInputError, match="cast its values"):
         next(small_batches(batch))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_only_a_large_dictionary_is_refused(is_large: bool) -> None:
+    size = DICTIONARY_BYTES if is_large else BATCH_BYTES
+    words = pa.array(["x" * size, "y"]).dictionary_encode()
+    words = pa.ListArray.from_arrays([0, 1, 2], words)
+    batch = pa.record_batch({"word": words, "text": ["z" * BATCH_BYTES] * 2})
+    if is_large:
+        with pytest.raises(InvalidInputError, match="dictionary of column 'word'"):
+            next(small_batches(batch))
+    else:
+        assert [each.num_rows for each in small_batches(batch)] == [1, 1]
 
 
 def test_rows_that_nobody_reads_end_their_process(

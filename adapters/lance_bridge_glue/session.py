@@ -38,7 +38,7 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 
-from lance_bridge.attempts import attempt_seconds
+from lance_bridge.attempts import attempt_seconds, connect_within_attempt
 from lance_bridge.errors import invalid
 from lance_bridge.secrets import Renewal, SecretRenewal
 from lance_bridge.storage_options import s3_endpoint
@@ -193,7 +193,8 @@ def client_config(config: GlueConfig) -> Config:
 def _one_attempt(seconds: float) -> Config:
     """Return botocore's settings for one attempt, without another one."""
     retries = {"mode": "standard", "total_max_attempts": 1}
-    return Config(retries=retries, connect_timeout=seconds, read_timeout=seconds)
+    connect = connect_within_attempt(seconds)
+    return Config(retries=retries, connect_timeout=connect, read_timeout=seconds)
 
 
 def _create_session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:

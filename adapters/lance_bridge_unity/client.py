@@ -32,7 +32,7 @@ from tenacity import (
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from lance_bridge.attempts import attempt_seconds, within_attempt
+from lance_bridge.attempts import attempt_seconds, connect_within_attempt, within_attempt
 from lance_bridge.forks import restart_in_children
 
 from .config import UnityConfig
@@ -173,7 +173,8 @@ class Client:
 
     def _send(self, request: _Request, access: Access) -> Json:
         change = request.change
-        connect, read = map(within_attempt, self._timeout)
+        connect, read = self._timeout
+        timeout = (connect_within_attempt(connect), within_attempt(read))
         _attempt.is_sent = False
         try:
             response = self._connections().request(
@@ -182,7 +183,7 @@ class Client:
                 params=request.query,
                 json=request.body,
                 headers={"Accept": "application/json", **access.headers},
-                timeout=(connect, read),
+                timeout=timeout,
                 # A redirected POST would become a GET.
                 allow_redirects=False,
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class _Attempt:
     seconds: float
+    connect_seconds: float
     end: float
     """By `time.monotonic`."""
 
@@ -20,13 +21,15 @@ _ATTEMPT: ContextVar[_Attempt | None] = ContextVar("lance_bridge_attempt", defau
 
 
 @contextmanager
-def one_attempt(seconds: float) -> Iterator[None]:
+def one_attempt(seconds: float, connect_seconds: float | None = None) -> Iterator[None]:
     """Make adapters attempt each call once, within these seconds, in this context.
 
-    They take no connection that may be waiting for a reply of an earlier call. A catalog of another
-    library attempts calls as always.
+    A connection has half of them, or ``connect_seconds``: the next attempt finds a server that is
+    back sooner than the operating system does. Adapters take no connection that may be waiting for
+    the reply of an earlier call. A catalog of another library attempts calls as always.
     """
-    token = _ATTEMPT.set(_Attempt(seconds, time.monotonic() + seconds))
+    connect = seconds / 2 if connect_seconds is None else connect_seconds
+    token = _ATTEMPT.set(_Attempt(seconds, connect, time.monotonic() + seconds))
     try:
         yield
     finally:
@@ -37,6 +40,12 @@ def attempt_seconds() -> float | None:
     """Return the seconds that `one_attempt` was called with; None if calls may be repeated."""
     found = _ATTEMPT.get()
     return found.seconds if found is not None else None
+
+
+def connect_within_attempt(seconds: float) -> float:
+    """Return a time limit for a connection, or that of the only attempt if it is less."""
+    found = _ATTEMPT.get()
+    return seconds if found is None else min(within_attempt(seconds), found.connect_seconds)
 
 
 def within_attempt(seconds: float) -> float:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from thrift.transport.TTransport import TTransportException
 
-from lance_bridge.attempts import attempt_seconds
+from lance_bridge.attempts import connect_within_attempt
 from lance_bridge.errors import invalid
 
 from ..config import HiveConfig
@@ -171,7 +171,7 @@ class DeadlineSocket:
             self._set_timeout(remaining)
             return operation(argument)
         except TimeoutError as error:
-            message = f"no complete {what} within {self._allowed:g} s"
+            message = f"no complete {what} within {self._allowed:.3g} s"
             raise TTransportException(TTransportException.TIMED_OUT, message, error) from error
         except OSError as error:
             raise TTransportException(
@@ -219,8 +219,7 @@ def connect(
     """Open a connection to the first address of ``host`` that answers.
 
     ``timeout`` (seconds) covers all addresses and the TLS handshake. The operating system resolves
-    the name, with its own time limit. In `lance_bridge.attempts.one_attempt`, an address has half
-    of the attempt: the next one finds a server that is back sooner than the operating system does.
+    the name, with its own time limit.
 
     Raises:
         OSError: No address answered (the last one's error), or the TLS handshake failed.
@@ -230,7 +229,7 @@ def connect(
     failure: OSError = OSError(f"{host} has no address")
     for position, (family, socket_type, protocol, _, address) in enumerate(addresses):
         share = max(deadline - time.monotonic(), 0.001) / (len(addresses) - position)
-        share = min(share, (attempt_seconds() or 2 * share) / 2)
+        share = connect_within_attempt(share)
         sock = socket.socket(family, socket_type, protocol)
         try:
             _connect(sock, address, share, f"{host}:{port}")

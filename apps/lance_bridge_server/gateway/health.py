@@ -30,6 +30,9 @@ _NO_ANSWER = "NO_ANSWER"
 _DOWN = (_NO_ANSWER, ErrorCode.SERVICE_UNAVAILABLE.name)
 """States of a catalog to which no call is made."""
 _PROBE_SECONDS = 0.5
+_LONG_SECONDS = 10.0
+"""How long a probe waits for the reply of a catalog that is down: one that hangs would be kept from
+recovering by the connections of many short ones."""
 _PATIENCE_SECONDS = 0.5
 """How long requests about several catalogs wait for a probe of one that has responded before."""
 _STEP_SECONDS = 0.05
@@ -52,16 +55,19 @@ class ReadinessSettings:
     """How many seconds a result is cached."""
 
 
-def probe(namespace: LanceNamespace, seconds: float | None = None) -> LanceNamespaceError | None:
+def probe(
+    namespace: LanceNamespace, seconds: float | None = None, connect_seconds: float | None = None
+) -> LanceNamespaceError | None:
     """Request one namespace from a catalog. Return why it does not respond, or None.
 
     A catalog that denies the request or does not support it counts as responding.
 
     Args:
         seconds: How long the only attempt may take; None to attempt it as other calls.
+        connect_seconds: How long it may take to connect; by default half of that.
     """
     try:
-        with nullcontext() if seconds is None else one_attempt(seconds):
+        with nullcontext() if seconds is None else one_attempt(seconds, connect_seconds):
             namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
     except LanceNamespaceError as error:
         return None if error.code in _ANSWERING else error
@@ -271,7 +277,8 @@ class CatalogState:
         thread.join(max(0.0, deadline - time.monotonic()))
         state, error = self._found, self._error
         if thread.is_alive():
-            state, error = _NO_ANSWER, f"It did not respond within {self.timeout:g} s"
+            error = error or f"It did not respond within {self.timeout:g} s"
+            state = self.state if self.state in _DOWN else _NO_ANSWER
         with self._lock:
             changed, self.state = state != self.state, state
             self.problem = self._problem(error) if state != OK else None
@@ -288,7 +295,8 @@ class CatalogState:
 
     def _ask(self) -> None:
         began = time.monotonic()
-        error = probe(self._namespace, self.timeout)
+        seconds = max(self.timeout, _LONG_SECONDS) if self.is_open else self.timeout
+        error = probe(self._namespace, seconds, self.timeout / 2)
         state = OK if error is None else ErrorCode(error.code).name
         if error is not None and state != self._found:
             # Only internal errors need a traceback.

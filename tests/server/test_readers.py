@@ -32,7 +32,6 @@ SEED = int(os.environ.get("LANCE_BRIDGE_TEST_SEED", "41"))
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spec("server.md#queries"),
-    pytest.mark.timeout(SECONDS + 600),
 ]
 
 LONGEST = 1.0

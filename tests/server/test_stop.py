@@ -173,14 +173,16 @@ import threading
 
 import pyarrow as pa
 from lance_bridge_cli.app import app
-from lance_bridge_server.queries import calling
+from lance_bridge_server.queries import directories
 
-def stuck(reader):
+scan = directories.scan
+def stuck(*given):
+    reader = scan(*given)
     def batches():
         yield next(iter(reader))
         threading.Event().wait()
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
-calling.with_first_batch = stuck
+directories.scan = stuck
 app()
 """
 

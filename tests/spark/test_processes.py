@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from lance_namespace.errors import InvalidInputError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from servers.http_proxy import Fault, HttpProxy, Request
+from servers.unity import UnityServer
 
 from lance_bridge_spark import processes
 from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress, catalogs_of
@@ -70,6 +72,27 @@ DRIVERS = (
     "lance_bridge_spark.spark_tables",
 )
 """What only a driver needs."""
+
+
+APPLICATION = """
+import json, os, signal, sys
+from pyspark.sql import SparkSession
+from lance_bridge_spark import register
+from spark.processes import SCANS, pids
+settings = {"spark.ui.enabled": "false", "spark.lance_bridge.local.rows": "0"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+register(spark, {"own": json.loads(sys.argv[1])})
+spark.sql("CREATE NAMESPACE own.db")
+spark.sql("CREATE TABLE own.db.t AS SELECT id FROM range(10)")
+assert spark.table("own.db.t").count() == len(spark.table("own.db.t").collect()) == 10
+stopped = pids(spark) + pids(spark, SCANS)
+for pid in stopped:
+    os.kill(pid, signal.SIGSTOP)
+print(json.dumps(stopped), flush=True)
+if int(sys.argv[2]):
+    spark.stop()
+"""
+"""Stops its processes with SIGSTOP, and ends."""
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +230,47 @@ def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
         for pid in pids(spark):
             await_end(pid)
     assert names(spark, catalog) == ["t"]
+
+
+def test_a_stopped_process_that_should_end_is_killed(spark: Any, catalog: str) -> None:
+    with set_conf(spark, IDLE, "3s"):
+        names(spark, catalog)
+        pid = the_pid(spark)
+        os.kill(pid, signal.SIGSTOP)
+        await_end(pid)
+    assert names(spark, catalog) == ["t"]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_stopped_processes_end_with_the_driver_and_their_socket_goes(
+    tmp_path: Path, stops: bool
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    variables = {
+        **os.environ,
+        "TMPDIR": str(tmp_path / "tmp"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with UnityServer() as server:
+        server.add_catalog("main")
+        properties = {"impl": "unity", "host": server.url, "catalog": "main", "token": TOKEN}
+        properties["root"] = str(tmp_path / "root")
+        done = subprocess.run(
+            [sys.executable, "-c", APPLICATION, json.dumps(properties), str(int(stops))],
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+    assert done.returncode == 0, done.stderr
+    stopped = json.loads(done.stdout.splitlines()[-1])
+    assert len(stopped) == 2
+    for pid in stopped:
+        await_end(pid)
+    assert [each.name for each in (tmp_path / "tmp").glob("lance-bridge-*")] == []
 
 
 def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:

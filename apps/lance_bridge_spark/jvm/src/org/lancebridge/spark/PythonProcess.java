@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -30,7 +31,14 @@ import java.util.concurrent.atomic.AtomicLong;
  */
 final class PythonProcess {
   private static final Duration START = Duration.ofSeconds(120);
+  /** How long a process may take to end. One that is stopped, or stuck in native code, does not see that it should. */
+  private static final Duration GRACE = Duration.ofSeconds(5);
   private static final int ERROR_CHARACTERS = 4000;
+  private static final Set<PythonProcess> RUNNING = ConcurrentHashMap.newKeySet();
+
+  static {
+    Runtime.getRuntime().addShutdownHook(new Thread(PythonProcess::endAll, "lance-bridge-python-end"));
+  }
 
   private final PythonLaunch launch;
   private final Process process;
@@ -75,6 +83,7 @@ final class PythonProcess {
     } catch (IOException error) {
       throw cannotRun(launch, "cannot be started (" + error.getMessage() + ")");
     }
+    RUNNING.add(started);
     daemon("errors", started::readErrors).start();
     daemon("answers", started::readAnswers).start();
     started.waitUntilReady();
@@ -122,12 +131,17 @@ final class PythonProcess {
 
   /** Wait for the process to end, and return whether it has ended. */
   boolean endsWithin(Duration time) {
+    ended |= exitsWithin(time);
+    return ended;
+  }
+
+  private boolean exitsWithin(Duration time) {
     try {
-      ended |= process.waitFor(time.toMillis(), TimeUnit.MILLISECONDS);
+      return process.waitFor(time.toMillis(), TimeUnit.MILLISECONDS);
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
+      return false;
     }
-    return ended;
   }
 
   /** Mark the process as used, so that it is not idle when a call follows. */
@@ -190,6 +204,7 @@ final class PythonProcess {
       }
     } catch (IOException | RuntimeException error) {
       ended = true;
+      RUNNING.remove(this);
       ready.completeExceptionally(error);
       pending.values().forEach(call -> call.answer.completeExceptionally(error));
       end();
@@ -199,7 +214,7 @@ final class PythonProcess {
 
   /** Delete the socket, which a killed process leaves behind. */
   private void deleteSocket() {
-    if (ready.isCompletedExceptionally() || !ready.join().json.has("socket")) {
+    if (!ready.isDone() || ready.isCompletedExceptionally() || !ready.join().json.has("socket")) {
       return;
     }
     try {
@@ -236,16 +251,35 @@ final class PythonProcess {
     }
   }
 
-  /** Close the input of the process, which makes it exit; kill it if it was never ready. */
+  /** Close the input of the process, which makes it exit, and kill it if it does not; at once if it was never ready. */
   void end() {
+    closeInput();
+    if (!ready.isDone() || ready.isCompletedExceptionally()) {
+      process.destroyForcibly();
+    } else if (process.isAlive()) {
+      CompletableFuture.delayedExecutor(GRACE.toMillis(), TimeUnit.MILLISECONDS).execute(process::destroyForcibly);
+    }
+  }
+
+  /** End all processes with this JVM, which waits for them. */
+  private static void endAll() {
+    long deadline = System.nanoTime() + GRACE.toNanos();
+    RUNNING.forEach(PythonProcess::closeInput);
+    for (PythonProcess each : RUNNING) {
+      if (!each.exitsWithin(Duration.ofNanos(Math.max(0, deadline - System.nanoTime())))) {
+        each.process.destroyForcibly();
+        each.exitsWithin(GRACE);
+        each.deleteSocket();
+      }
+    }
+  }
+
+  private void closeInput() {
     ended = true;
     try {
       process.getOutputStream().close();
     } catch (IOException error) {
       // It has ended already.
-    }
-    if (!ready.isDone() || ready.isCompletedExceptionally()) {
-      process.destroyForcibly();
     }
   }
 }

@@ -26,7 +26,6 @@ from . import lancedb
 from .access.origins import LocalHosts
 from .errors import error_answer, error_headers, error_of_status
 from .gateway.gateway import Gateway
-from .gateway.health import OK
 from .http.calls import BodyTooLargeError, MediaTypeError
 from .http.endpoint import handle
 from .http.exchange import REQUEST_ID_HEADER, Exchanges
@@ -179,7 +178,8 @@ def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
     async def metrics(request: Request) -> Response:
         if not gateway.anonymous_metrics:
             await gateway.authenticate(request)
-        up = {name: state == OK for name, state in (await health.states()).items()}
+        down = await health.silent_now()  # a scrape does not wait for what is down
+        up = {name: name not in down for name in health.catalogs}
         return Response(process.metrics.text(up), media_type=CONTENT_TYPE)
 
     return [

@@ -69,10 +69,14 @@ class Load:
 def stuck_server(
     tmp_path: Path, **settings: Any
 ) -> Iterator[tuple[Program, Any, ThreadPoolExecutor]]:
-    """Serve a catalog that does not answer; yield the server and a function that asks it."""
+    """Serve a catalog that does not answer; yield the server and a function that asks it.
+
+    The catalog has a minute to respond, in which its reads are not ended.
+    """
     with unanswered(is_silent=True) as address, ThreadPoolExecutor(4) as threads:
         slow = {"impl": "hive", "uri": f"thrift://{address}", "client.timeout": "60"}
-        config = configured(tmp_path, catalogs={"slow": slow}, **settings)
+        settings |= {"catalogs": {"slow": slow}, "readiness": {"timeout": 60}}
+        config = configured(tmp_path, **settings)
         with serve("--config", str(config)) as served:
 
             def ask(path: str, **more: Any) -> httpx.Response:

@@ -20,8 +20,8 @@ from lance_bridge.errors import BrokenNameError
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
-from lance_bridge.redaction import is_secret
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
+from lance_bridge_federated.children import hides
 
 from .findings import Commands, Finding, Kind, check_catalog, check_servers, properties_finding
 from .gateways import check_gateway
@@ -99,13 +99,8 @@ def diagnose(
 
 
 def _diagnose_gateway(properties: Mapping[str, str], commands: Commands) -> Diagnosis:
-    found, catalogs = check_gateway(properties, replace(commands, is_secret=_hides))
+    found, catalogs = check_gateway(properties, replace(commands, is_secret=hides))
     return Diagnosis(tuple(found), 0, 0, catalogs=catalogs)
-
-
-def _hides(key: str) -> bool:
-    """Return whether a property of pylance's ``rest`` may hold a secret."""
-    return key.startswith(("header.", "headers.")) or is_secret(key)
 
 
 def diagnose_namespace(

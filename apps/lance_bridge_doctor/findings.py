@@ -208,13 +208,18 @@ def check_servers(config: CatalogConfig) -> Iterator[Finding]:
     Only servers with an HTTP address are checked; one that does not respond is skipped.
     """
     for origin in sorted(_origins(config)):
-        skew = measure_skew(origin)
-        if skew is not None and abs(skew) > TOLERANCE:
-            text = f"Its clock is {format_skew(skew)} this machine's: one of them is wrong"
-            yield Finding(Kind.CLOCK_SKEW, origin, text, FIX)
+        yield from check_clock(origin, origin)
 
 
-def measure_skew(origin: str) -> float | None:
+def check_clock(origin: str, name: str) -> Iterator[Finding]:
+    """Yield a finding if the clock of a server differs. Args: name: Of the server."""
+    skew = _measure_skew(origin)
+    if skew is not None and abs(skew) > TOLERANCE:
+        text = f"Its clock is {_format(skew)} this machine's: one of them is wrong"
+        yield Finding(Kind.CLOCK_SKEW, name, text, FIX)
+
+
+def _measure_skew(origin: str) -> float | None:
     """Return by how many seconds a server's clock is ahead; None if it is unknown."""
     parts = urlsplit(origin)
     is_secure = parts.scheme == "https"
@@ -245,7 +250,7 @@ def check_entry(entry: TableEntry, now: float) -> Iterator[Finding]:
     ahead = max((int(each) / 1000 - now for each in times if each.isdecimal()), default=0.0)
     if ahead > TOLERANCE:
         text = (
-            f"Its entry was written at a time that is {format_skew(ahead)} this machine's: the "
+            f"Its entry was written at a time that is {_format(ahead)} this machine's: the "
             "writer's clock, or this one, is wrong"
         )
         yield Finding(Kind.CLOCK_SKEW, entry.name, text, FIX)
@@ -261,6 +266,5 @@ def _origins(config: CatalogConfig) -> set[str]:
     }
 
 
-def format_skew(seconds: float) -> str:
-    """Return how far a clock is ahead, in words."""
+def _format(seconds: float) -> str:
     return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lance_bridge.errors import invalid, reason_in
+from lance_bridge_federated.children import HEADERS
 
-from .findings import FIX, TOLERANCE, Commands, Finding, Kind, format_skew, measure_skew
+from .findings import Commands, Finding, Kind, check_clock
 
 _SECONDS = 10.0
 _LONGEST = 1 << 20
@@ -49,7 +50,8 @@ def check_gateway(properties: Mapping[str, str], commands: Commands) -> tuple[li
     if parts.scheme not in ("http", "https") or not parts.hostname:
         text = "property 'uri' is required: the http:// or https:// address of the gateway"
         return [Finding(Kind.CONFIGURATION, commands.catalog, text, commands.set("uri"))], 0
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    address = origin + parts.path.rstrip("/")
     try:
         content = _read_state(address, properties)
     except (OSError, http.client.HTTPException) as error:
@@ -66,15 +68,8 @@ def check_gateway(properties: Mapping[str, str], commands: Commands) -> tuple[li
             f"'{commands.catalog}' is no gateway of lance-bridge: {address}/readyz does not list "
             "catalogs. The doctor needs a gateway, or one of lance-bridge's own catalogs"
         )
-    skew = measure_skew(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
-    found = [*_clock(address, skew), *_states(states, content.get("problems"), commands)]
+    found = [*check_clock(origin, address), *_states(states, content.get("problems"), commands)]
     return found, len(states)
-
-
-def _clock(address: str, skew: float | None) -> Iterator[Finding]:
-    if skew is not None and abs(skew) > TOLERANCE:
-        text = f"Its clock is {format_skew(skew)} this machine's: one of them is wrong"
-        yield Finding(Kind.CLOCK_SKEW, address, text, FIX)
 
 
 def _states(states: Mapping[str, Any], problems: Any, commands: Commands) -> Iterator[Finding]:
@@ -109,9 +104,7 @@ def _read_state(address: str, properties: Mapping[str, str]) -> Mapping[str, Any
     else:
         connection = http.client.HTTPConnection(parts.netloc, timeout=_SECONDS)
     headers = {
-        key.partition(".")[2]: value
-        for key, value in properties.items()
-        if key.startswith(("header.", "headers."))
+        key.partition(".")[2]: value for key, value in properties.items() if key.startswith(HEADERS)
     }
     try:
         connection.request("GET", f"{parts.path}/readyz", headers=headers)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 Connect = Callable[[], LanceNamespace]
 
-_HEADERS = ("header.", "headers.")
+HEADERS = ("header.", "headers.")
 """Prefixes of pylance's properties for HTTP headers, any of which may be a credential."""
 
 
@@ -191,7 +191,7 @@ def hides(key: str) -> bool:
     """Return whether a property of any library's namespace may hold a secret."""
     is_stored = key.startswith(STORAGE_PREFIX)
     secret = CatalogConfig.is_secret(key) if is_stored else is_secret(key)
-    return secret or key.startswith(_HEADERS)
+    return secret or key.startswith(HEADERS)
 
 
 # -- configuration ---------------------------------------------------------------------------------

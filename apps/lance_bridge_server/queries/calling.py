@@ -21,6 +21,7 @@ from ..operations import Answer, Body, Operation
 from . import directories
 from .directories import directory_of
 from .native_errors import NATIVE_ERRORS, readable_error
+from .scans import with_first_batch
 from .sql import check_request
 
 Method = Callable[[LanceNamespace, Any], Any]
@@ -64,8 +65,9 @@ def _call(
         return method(namespace, *arguments)
     if operation.body is Body.ROWS and not _streams_rows(namespace, arguments[0].id):
         arguments = [arguments[0], *map(_to_bytes, arguments[1:])]
-    if operation.name in directories.METHODS and directory_of(namespace, arguments[0].id or ()):
-        return directories.METHODS[operation.name](namespace, *arguments)
+    own = directories.METHODS.get(operation.name)
+    if own is not None and (found := directory_of(namespace, arguments[0].id or ())):
+        return own(namespace, found, *arguments)
     if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
         return with_first_batch(namespace.query_table_reader(*arguments))
     return getattr(namespace, operation.name)(*arguments)
@@ -77,18 +79,6 @@ def _streams_rows(namespace: LanceNamespace, id: list[str] | None) -> bool:
     while isinstance(catalog, FederatedNamespace) and path:
         catalog, path = catalog_of(catalog, path), path[1:]
     return isinstance(catalog, (FederatedNamespace, LanceBridgeNamespace))
-
-
-def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
-    first = next(iter(reader), None)
-
-    def batches() -> Any:
-        if first is not None:
-            yield first
-            yield from reader
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _to_bytes(rows: Any) -> bytes:

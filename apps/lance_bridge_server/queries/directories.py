@@ -38,9 +38,11 @@ class _NamedTypes(api.AlterTableAlterColumnsRequest):
     alterations: list[_NamedType]  # type: ignore[assignment]
 
 
-def directory_of(
-    namespace: LanceNamespace, path: Sequence[str]
-) -> tuple[DirectoryNamespace, list[str]] | None:
+Found = tuple[DirectoryNamespace, list[str]]
+"""The directory that a request is about, and the path of the table in it."""
+
+
+def directory_of(namespace: LanceNamespace, path: Sequence[str]) -> Found | None:
     """Return the directory that a path is in, and the path in it; None for another catalog."""
     while True:
         if isinstance(namespace, PublicAnswers):
@@ -52,14 +54,14 @@ def directory_of(
 
 
 def create_table(
-    namespace: LanceNamespace, request: api.CreateTableRequest, rows: Any
+    namespace: LanceNamespace, found: Found, request: api.CreateTableRequest, rows: Any
 ) -> api.CreateTableResponse:
     """Create a table, also one without rows."""
     mode = (request.mode or "create").replace("_", "").lower()
     schema = _schema_without_rows(rows)
     if schema is None or mode not in ("create", "existok", "overwrite"):
         return namespace.create_table(request, rows)
-    directory, path = _directory(namespace, request)
+    directory, path = found
     try:
         made = lance.write_dataset(
             schema.empty_table(),
@@ -72,12 +74,6 @@ def create_table(
     return api.CreateTableResponse(location=made.uri, version=made.version)
 
 
-def _directory(namespace: LanceNamespace, request: Any) -> tuple[DirectoryNamespace, list[str]]:
-    found = directory_of(namespace, request.id)
-    assert found is not None
-    return found
-
-
 def _schema_without_rows(rows: bytes) -> pa.Schema | None:
     """Return the schema of a stream that has no rows."""
     try:
@@ -88,7 +84,7 @@ def _schema_without_rows(rows: bytes) -> pa.Schema | None:
 
 
 def alter_columns(
-    namespace: LanceNamespace, request: api.AlterTableAlterColumnsRequest
+    namespace: LanceNamespace, _: Found, request: api.AlterTableAlterColumnsRequest
 ) -> api.AlterTableAlterColumnsResponse:
     """Change columns, with the names of types in place of their JSON."""
     fields = request.model_dump()
@@ -108,14 +104,14 @@ def _name_of(data_type: Mapping[str, Any]) -> str:
     return name
 
 
-def query_table(namespace: LanceNamespace, request: api.QueryTableRequest) -> Any:
+def query_table(namespace: LanceNamespace, found: Found, request: api.QueryTableRequest) -> Any:
     """Query a table, also with several vectors: their rows have the number of the vector."""
     vectors = request.vector.multi_vector if request.vector else None
     if not vectors:
-        return _query(namespace, request)
-    _require_one_vector_in_each_row(namespace, request)
+        return _query(namespace, found, request)
+    _require_one_vector_in_each_row(found, request)
     tables = [
-        _rows(_query(namespace, request.model_copy(update={"vector": _vector(each)})))
+        _rows(_query(namespace, found, request.model_copy(update={"vector": _vector(each)})))
         for each in vectors
     ]
     numbered = [
@@ -125,11 +121,11 @@ def query_table(namespace: LanceNamespace, request: api.QueryTableRequest) -> An
     return pa.concat_tables(numbered).to_reader()
 
 
-def _query(namespace: LanceNamespace, request: api.QueryTableRequest) -> Any:
-    directory, path = _directory(namespace, request)
-    found = scan(directory, request.model_copy(update={"id": path}))
-    if found is not None:
-        return found
+def _query(namespace: LanceNamespace, found: Found, request: api.QueryTableRequest) -> Any:
+    directory, path = found
+    reader = scan(directory, request.model_copy(update={"id": path}))
+    if reader is not None:
+        return reader
     read = getattr(namespace, "query_table_reader", namespace.query_table)
     return read(request)
 
@@ -144,10 +140,8 @@ def _rows(result: Any) -> pa.Table:
     return pa.ipc.open_file(getattr(result, "data", result)).read_all()
 
 
-def _require_one_vector_in_each_row(
-    namespace: LanceNamespace, request: api.QueryTableRequest
-) -> None:
-    directory, path = _directory(namespace, request)
+def _require_one_vector_in_each_row(found: Found, request: api.QueryTableRequest) -> None:
+    directory, path = found
     schema = lance.dataset(namespace_client=directory, table_id=path).schema
     index = schema.get_field_index(request.vector_column or "vector")
     if index >= 0 and pa.types.is_list(schema.field(index).type):
@@ -157,7 +151,7 @@ def _require_one_vector_in_each_row(
 
 
 def create_tag(
-    namespace: LanceNamespace, request: api.CreateTableTagRequest
+    namespace: LanceNamespace, _: Found, request: api.CreateTableTagRequest
 ) -> api.CreateTableTagResponse:
     """Create a tag, unless its name would keep Lance from listing the tags of the table."""
     check_tag_name(request.tag)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from typing import Any
 
 import lance
 import lance_namespace as api
@@ -11,6 +11,7 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import locations
+from lance_bridge.dataset import has_dictionary
 from lance_bridge.errors import LANCE_ERRORS
 
 _READ_AHEAD = 32 << 20
@@ -82,13 +83,18 @@ def _scan(directory: DirectoryNamespace, request: api.QueryTableRequest) -> pa.R
         )
         .to_reader()
     )
-    if any(_has_dictionary(each.type) for each in reader.schema):
+    if has_dictionary(reader.schema):
         raise _NotReadableError
+    return with_first_batch(reader)
+
+
+def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
     first = next(iter(reader), None)
-    batches = reader if first is None else chain([first], reader)
-    return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
+    def batches() -> Any:
+        if first is not None:
+            yield first
+            yield from reader
 
-def _has_dictionary(dtype: pa.DataType) -> bool:
-    fields = (dtype.field(number).type for number in range(dtype.num_fields))
-    return pa.types.is_dictionary(dtype) or any(map(_has_dictionary, fields))
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())

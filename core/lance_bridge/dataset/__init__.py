@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .indices import describe_indices
     from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
+    from .query import has_dictionary
     from .read import count_rows
     from .rows import Rows
     from .schema_evolution import (
@@ -50,10 +51,10 @@ __all__ = [
     "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns", "branches_of",
     "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up", "columns_in",
     "compact", "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
-    "drop_columns", "field_ids", "find_column", "in_brackets", "index_options", "metadata_of",
-    "not_written", "parse_full_text", "parse_index_type", "parse_nearest", "require_sound",
-    "siblings", "stored_type", "translate_query_errors", "update_field_metadata", "vector_of",
-    "write_first",
+    "drop_columns", "field_ids", "find_column", "has_dictionary", "in_brackets", "index_options",
+    "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
+    "require_sound", "siblings", "stored_type", "translate_query_errors", "update_field_metadata",
+    "vector_of", "write_first",
 ]  # fmt: skip
 
 _MODULES = {
@@ -73,6 +74,7 @@ _MODULES = {
     "indices": ("describe_indices",),
     "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
+    "query": ("has_dictionary",),
     "searches": ("parse_full_text", "parse_nearest"),
     "read": ("count_rows",),
     "rows": ("Rows",),

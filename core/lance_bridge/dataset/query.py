@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -185,7 +185,7 @@ def to_file(reader: pa.RecordBatchReader) -> bytes:
     """Return rows in the Arrow IPC file format."""
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, reader.schema, options=IPC_OPTIONS) as writer:
-        if any(_has_dictionary(each.type) for each in reader.schema):
+        if has_dictionary(reader.schema):
             writer.write_table(reader.read_all())
         else:
             for batch in reader:
@@ -316,9 +316,12 @@ def _skip_offset(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.
     return batch.filter(pa.array(kept, pa.bool_()))
 
 
-def _has_dictionary(dtype: pa.DataType) -> bool:
-    return pa.types.is_dictionary(dtype) or any(
-        _has_dictionary(dtype.field(i).type) for i in range(dtype.num_fields)
+def has_dictionary(fields: Iterable[pa.Field]) -> bool:
+    """Return whether a field of a schema or a type is a dictionary, at any depth."""
+    return any(
+        pa.types.is_dictionary(each.type)
+        or has_dictionary(each.type.field(i) for i in range(each.type.num_fields))
+        for each in fields
     )
 
 

@@ -183,7 +183,6 @@ class CatalogState:
         self._thread: threading.Thread | None = None
         self._found = OK
         self._error = ""
-        self._shown_error = ""
         self._watcher: threading.Thread | None = None
         self._last_answer = 0.0
         self._asked_at = 0.0
@@ -286,11 +285,7 @@ class CatalogState:
             _log.log(logging.INFO if state == OK else logging.WARNING, "%s: %s", self.name, state)
 
     def _problem(self, text: str) -> Problem:
-        """Return the problem with the message of the latest error, which is often the same."""
-        if self.problem is not None and self._shown_error == text:
-            return self.problem
         since = self.problem.since if self.problem else datetime.now(timezone.utc)
-        self._shown_error = text
         return Problem(since, public_text(text, ErrorCode.SERVICE_UNAVAILABLE))
 
     def _ask(self) -> None:

@@ -186,11 +186,6 @@ class Call:
         """Whether LanceDB's client sent it."""
         return self.min_version is not None
 
-    @property
-    def id(self) -> list[str] | None:
-        """The identifier of the namespace or table, if the operation has one."""
-        return self.fields.get("id")
-
     def model(self) -> BaseModel:
         """Return the request model for a namespace.
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from lance_namespace.errors import ServiceUnavailableError
 
 from .health import CatalogState
+from .threads import fulfil
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class WatchedCatalog:
         self.check()
         result: futures.Future[T] = futures.Future()
         run = copy_context().run
-        threading.Thread(target=run, args=(_fulfil, result, call), daemon=True).start()
+        threading.Thread(target=run, args=(fulfil, result, call), daemon=True).start()
         watch, seconds = _Watch(self), _USUAL_SECONDS
         while not futures.wait({result}, seconds).done:
             watch.require_answer()
@@ -80,13 +81,6 @@ class WatchedCatalog:
         finally:
             task.cancel()
         return task.result()
-
-
-def _fulfil(result: futures.Future[T], call: Callable[[], T]) -> None:
-    try:
-        result.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-        result.set_exception(error)
 
 
 class _Watch:

@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
+
+from .threads import fulfil
 
 T = TypeVar("T")
 
@@ -41,29 +44,22 @@ class SingleFlight:
         if is_first:
             if running is not None:
                 running.result.exception()  # wait for its end
-            self._fly(key, flight, call)
+            fulfil(flight.result, partial(self._fly, key, flight, call))
         try:
             result: T = flight.result.result()
             return result
         finally:
             del flight  # an error's traceback refers to this frame
 
-    def _fly(self, key: Hashable, flight: _Flight, call: Callable[[], Any]) -> None:
-        error = result = None
+    def _fly(self, key: Hashable, flight: _Flight, call: Callable[[], Any]) -> Any:
         try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - it is raised in all threads
-            error = raised
-        with self._lock:
-            if flight.following is None:
-                del self._running[key]
-            else:
-                self._running[key] = flight.following
-        if error is None:
-            flight.result.set_result(result)
-        else:
-            flight.result.set_exception(error)
-            del error  # its traceback refers to this frame
+            return call()
+        finally:
+            with self._lock:
+                if flight.following is None:
+                    del self._running[key]
+                else:
+                    self._running[key] = flight.following
 
 
 @dataclass(eq=False)

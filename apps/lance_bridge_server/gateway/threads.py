@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
@@ -67,6 +68,14 @@ class Use:
 
 
 _NOBODY = Use()
+
+
+def fulfil(result: Future[T], call: Callable[[], T]) -> None:
+    """Make a call, and set its result or its error, which the threads that wait for it raise."""
+    try:
+        result.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - the waiting threads raise it
+        result.set_exception(error)
 
 
 def catalog_share(count: int) -> int:

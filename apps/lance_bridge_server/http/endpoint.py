@@ -56,7 +56,7 @@ async def handle(gateway: Gateway, request: Request, operation: Operation) -> Re
     run = Run(limit.remaining)
     execution = gateway.execution(request, call, arguments, run)
     work = partial(execution.run, Responder(gateway, execution, limit, run).respond)
-    catalog = gateway.catalog_of(call.id)
+    catalog = gateway.catalog_of(call.fields.get("id"))
     if not (operation.is_query and operation.is_read):  # a change has to be recorded
         return await gateway.run(request, work, call.operation, limit, catalog)
     async with cancelled_on_disconnect(request, run):

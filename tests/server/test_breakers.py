@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -20,6 +21,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from prometheus_client.parser import text_string_to_metric_families
 from server.gateways import serve_app
 from server.http_requests import done, refused
+from servers.processes import wait_until
 
 from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
@@ -35,6 +37,7 @@ pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
 T = TypeVar("T")
 
 TIMEOUT = 0.3
+until = partial(wait_until, seconds=20.0, every=0.02)
 
 
 class Breakable(LanceNamespace):
@@ -104,15 +107,6 @@ def catalogs() -> Iterator[dict[str, Breakable]]:
 
 def describe(client: httpx.Client, catalog: str = "down", table: str = "t") -> httpx.Response:
     return client.post(f"/v1/table/{catalog}${table}/describe", json={})
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> float:
-    """Wait for a condition, and return how long that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() < began + seconds
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def is_refused(client: httpx.Client) -> bool:

@@ -133,7 +133,6 @@ class CatalogSource:
             entry = property_texts(self.name, self.entry)
             stored, more = _properties(self.name, entry, self.given)
             cls = find(stored["impl"])
-            is_own = issubclass(cls, LanceBridgeNamespace)
             if issubclass(cls, LanceBridgeNamespace):
                 known = {each.key for each in declared_properties(cls.config_type)}
                 defaults = {_PUBLIC: ",".join(self.public), _POOL: str(self.calls)}
@@ -144,7 +143,7 @@ class CatalogSource:
                 HOSTS.add(hosts_of(made, {**stored, **more}))
             hide_renewed_secrets(made)
             options = option_names(",".join(self.public))
-            return made if is_own else PublicAnswers(made, options)
+            return made if isinstance(made, LanceBridgeNamespace) else PublicAnswers(made, options)
         except InvalidInputError as error:
             raise invalid(f"catalog '{self.name}': {error}") from error
 

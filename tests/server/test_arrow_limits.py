@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from core.arrow_data import to_stream
 from lance_namespace.errors import InvalidInputError, TableSchemaValidationError
-from server.gateways import memory_namespace, serve_namespace
-from server.http_requests import done, refused, send_rows
+from server.gateways import done, memory_namespace, refused, send_rows, serve_namespace
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc

@@ -16,8 +16,17 @@ import pytest
 from core.memory_catalog import SERVERS
 from lance.namespace import RestNamespace
 from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
-from server.gateways import cedar, clients, declare, memory_namespace, serve_namespace
-from server.http_requests import ARROW, one_row, operation_named, refused
+from server.gateways import (
+    ARROW,
+    cedar,
+    clients,
+    declare,
+    memory_namespace,
+    one_row,
+    operation_named,
+    refused,
+    serve_namespace,
+)
 from servers.processes import wait_until
 
 from lance_bridge.dataset_versions import VersionChange, VersionChanges

@@ -27,7 +27,7 @@ from lance_bridge_server.run.listening import tls_context
 
 from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serve_settings
 from .certificates import Authority, loopback, tls_client
-from .http_requests import dial, head
+from .gateways import dial, head
 
 pytestmark = [
     pytest.mark.servers,

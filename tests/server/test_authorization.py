@@ -11,8 +11,16 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
-from server.gateways import cedar, clients, declare, memory_namespace
-from server.http_requests import ARROW, one_row, operation_named, request_for
+from server.gateways import (
+    ARROW,
+    cedar,
+    clients,
+    declare,
+    memory_namespace,
+    one_row,
+    operation_named,
+    request_for,
+)
 
 import lance_bridge
 from lance_bridge.catalog import NamespaceWords

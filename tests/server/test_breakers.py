@@ -19,8 +19,7 @@ import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
 from prometheus_client.parser import text_string_to_metric_families
-from server.gateways import serve_app
-from server.http_requests import done, refused
+from server.gateways import done, refused, serve_app
 from servers.processes import wait_until
 
 from lance_bridge_doctor import Diagnosis

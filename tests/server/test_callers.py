@@ -19,8 +19,7 @@ from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from core.memory_tables import ASKED, vendor_properties
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
-from server.gateways import cedar, clients, memory_namespace, serve_app
-from server.http_requests import done, refused
+from server.gateways import cedar, clients, done, memory_namespace, refused, serve_app
 from servers.glue_server import ACCESS_KEY, ROLE, GlueServer
 from servers.hive_entries import raw_client, raw_entry
 from servers.http_proxy import HttpProxy

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from server.conftest import Recorder
-from server.gateways import serve_app, serve_namespace
-from server.http_requests import (
+from server.gateways import (
     ROWS,
     chunk,
     dial,
@@ -30,6 +29,8 @@ from server.http_requests import (
     require_refused,
     reset,
     send_rows,
+    serve_app,
+    serve_namespace,
 )
 from servers.processes import wait_until
 

@@ -12,8 +12,7 @@ import lance_namespace as api
 import pytest
 from federated.conftest import Broken
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import cedar, clients, declare, memory_namespace
-from server.http_requests import request_for
+from server.gateways import cedar, clients, declare, memory_namespace, request_for
 
 from lance_bridge.paging import encode_token
 from lance_bridge_federated import FederatedNamespace

@@ -14,8 +14,7 @@ import httpx
 import pytest
 from lance_namespace import errors
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import serve_namespace
-from server.http_requests import ROWS, done, refused, send_rows
+from server.gateways import ROWS, done, refused, send_rows, serve_namespace
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc

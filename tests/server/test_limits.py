@@ -21,10 +21,10 @@ import httpx
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
-from server.gateways import NamedByHeader, serve_app, serve_namespace
-from server.http_requests import (
+from server.gateways import (
     ARROW,
     ROWS,
+    NamedByHeader,
     chunk,
     dial,
     done,
@@ -32,6 +32,8 @@ from server.http_requests import (
     refused,
     require_refused,
     send_rows,
+    serve_app,
+    serve_namespace,
 )
 from server.test_http import Slow
 from servers.processes import wait_until

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 from server.authenticated import LIST, children, serve
-from server.gateways import GatewayProcess
-from server.http_requests import ARROW, dial, done, head, refused, send_rows
+from server.gateways import ARROW, GatewayProcess, dial, done, head, refused, send_rows
 from servers.metastores import Metastores
 from servers.processes import memory
 

@@ -18,8 +18,7 @@ from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
 from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Recorder
-from server.gateways import serve_app, serve_namespace
-from server.http_requests import done, refused, send_rows
+from server.gateways import done, refused, send_rows, serve_app, serve_namespace
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server import monitoring

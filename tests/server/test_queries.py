@@ -26,8 +26,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from server import query_methods
-from server.gateways import GatewayProcess, NamedByHeader, serve_namespace
-from server.http_requests import ROWS, done, send_rows
+from server.gateways import ROWS, GatewayProcess, NamedByHeader, done, send_rows, serve_namespace
 
 import lance_bridge
 from lance_bridge.dataset_versions import VersionChanges

@@ -22,8 +22,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from server.expressions import Expressions
-from server.gateways import GatewayProcess
-from server.http_requests import ARROW, dial, done
+from server.gateways import ARROW, GatewayProcess, dial, done
 
 from lance_bridge.testing.calls import ipc
 

@@ -42,8 +42,7 @@ from lance_bridge_server.redaction import SECRETS
 from lance_bridge_server.run.catalogs import check, connect_catalogs, root_namespace
 
 from .authenticated import AUDIENCE, LIST, identity_provider, serve, write_config
-from .gateways import NamedByHeader, cedar, serve_namespace
-from .http_requests import ARROW, ROWS, done, refused, request_for
+from .gateways import ARROW, ROWS, NamedByHeader, cedar, done, refused, request_for, serve_namespace
 from .test_http import NOTE
 
 pytestmark = [

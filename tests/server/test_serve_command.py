@@ -30,7 +30,7 @@ from lance_bridge_server.access.api_keys import ApiKeyFile
 
 from .authenticated import AUDIENCE, LIST, children, connect, identity_provider, serve, write_config
 from .certificates import Authority, loopback
-from .http_requests import dial, head
+from .gateways import dial, head
 
 pytestmark = [
     pytest.mark.servers,

@@ -12,8 +12,7 @@ import httpx
 import pytest
 import yaml
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
-from server.gateways import serve_app, serve_namespace
-from server.http_requests import done, refused
+from server.gateways import done, refused, serve_app, serve_namespace
 from starlette.types import Scope
 
 from lance_bridge_federated import FederatedNamespace

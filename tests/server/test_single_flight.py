@@ -13,8 +13,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import TableNotFoundError
-from server.gateways import serve_app
-from server.http_requests import done, refused
+from server.gateways import done, refused, serve_app
 from servers.processes import wait_until
 
 from lance_bridge_federated import FederatedNamespace

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from server.authenticated import LIST, Program, children, serve, write_config
-from server.http_requests import ARROW, dial, done, head, refused, send_rows
+from server.gateways import ARROW, dial, done, head, refused, send_rows
 from servers.processes import wait_until
 from servers.replies import unanswered
 

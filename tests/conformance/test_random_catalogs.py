@@ -21,7 +21,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from core.memory_tables import ASKED, OWN, vendor_properties
+from core.memory_catalog import ASKED, OWN, vendor_properties
 from lance_namespace import ErrorCode
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy

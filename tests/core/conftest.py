@@ -11,14 +11,16 @@ from servers.object_stores import MotoServer
 
 from .managed_tables import able as able  # noqa: PLC0414 - a fixture
 from .managed_tables import create_managed, leave_unfinished
-from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
-from .memory_tables import (
+from .memory_catalog import (
     ASKED,
     BEFORE,
     BUCKET,
     LOCATION,
     OWN,
+    SERVERS,
     TABLE,
+    MemoryNamespace,
+    MemoryServer,
     build,
     connect,
     create,

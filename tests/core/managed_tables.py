@@ -17,8 +17,21 @@ from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
 from lance_bridge.storage.store import TableFiles
 
-from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer, Moment, server_of
-from .memory_tables import DATASET, TABLE, at_change, create, raiser, stage, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    TABLE,
+    Client,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    at_change,
+    create,
+    raiser,
+    server_of,
+    stage,
+    stream,
+)
 
 MANAGED = {"managed_by": "impl"}
 KEY = tuple(TABLE)

@@ -17,8 +17,7 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.testing.calls import Calls
 
-from .memory_catalog import Client, MemoryNamespace, server_of
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, Client, MemoryNamespace, server_of
 
 ROWS = 300
 DIMENSION = 16

@@ -36,8 +36,7 @@ from lance_bridge.type_table import PLAIN_TYPES, plain_type
 from lance_bridge.values import JsonText, to_json_value, to_text
 
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import TABLE, start_server
+from .memory_catalog import TABLE, MemoryNamespace, MemoryServer, start_server
 from .table_data import create, dataset, insert, make, merge, rows
 
 pytestmark = [

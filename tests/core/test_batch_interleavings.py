@@ -45,8 +45,15 @@ from lance_bridge.tables import dropping, rename
 
 from .interleaving import Client, MemoryFiles, install_steps, manifest, mark_of, step
 from .managed_tables import MANAGED, Death
-from .memory_catalog import CAPABILITIES, REVISION, SERVERS, MemoryNamespace, MemoryServer
-from .memory_tables import at, start_server
+from .memory_catalog import (
+    CAPABILITIES,
+    REVISION,
+    SERVERS,
+    MemoryNamespace,
+    MemoryServer,
+    at,
+    start_server,
+)
 
 pytestmark = [
     pytest.mark.quick,

@@ -42,8 +42,18 @@ from .managed_tables import (
     stage_all,
     state,
 )
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
-from .memory_tables import at, count_rows, directory, numbers, raiser, start_server
+from .memory_catalog import (
+    CAPABILITIES,
+    SERVERS,
+    MemoryNamespace,
+    MemoryServer,
+    at,
+    count_rows,
+    directory,
+    numbers,
+    raiser,
+    start_server,
+)
 from .test_batch_interleavings import new_entry
 
 pytestmark = [

@@ -34,8 +34,7 @@ from .managed_tables import (
     staged,
     state,
 )
-from .memory_catalog import MemoryNamespace, Moment
-from .memory_tables import DATASET, build, create, numbers, raiser
+from .memory_catalog import DATASET, MemoryNamespace, Moment, build, create, numbers, raiser
 
 pytestmark = [
     pytest.mark.quick,

@@ -20,8 +20,7 @@ from lance_bridge.dataset import paths
 from lance_bridge.dataset.expressions import columns_in
 from lance_bridge.requests import ExtendedColumnsRequest, require_extensions
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace
 from .table_data import (
     ROWS,
     add,

@@ -14,8 +14,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, cache
 
-from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.quick
 

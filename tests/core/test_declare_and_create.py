@@ -27,8 +27,21 @@ from lance_bridge.records import ENTRY_ID
 from lance_bridge.testing.calls import Calls
 
 from .managed_tables import another
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raiser, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    at,
+    at_change,
+    count_rows,
+    create,
+    raiser,
+    stream,
+)
 from .table_data import place
 
 pytestmark = [

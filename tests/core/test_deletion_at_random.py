@@ -31,8 +31,7 @@ from servers.object_stores import MotoServer
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import BUCKET, DATASET, at
+from .memory_catalog import BUCKET, DATASET, MemoryNamespace, MemoryServer, at
 
 pytestmark = pytest.mark.spec("common.md#files-that-are-deleted", "docs/how-to/s3.md#what-was-run")
 

@@ -29,11 +29,13 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 
 from .managed_tables import another
-from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
-from .memory_tables import (
+from .memory_catalog import (
     DATASET,
     LOCATION,
     TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    MemoryServer,
     at,
     at_change,
     count_rows,

@@ -41,8 +41,17 @@ from lance_bridge.records import PUBLISHED, check_properties, replace_visible
 from lance_bridge.testing.calls import Calls
 from lance_bridge.type_table import columns_of, spark_type
 
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace
-from .memory_tables import DATASET, TABLE, count_rows, create, raiser, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    count_rows,
+    create,
+    raiser,
+    stream,
+)
 
 pytestmark = [
     pytest.mark.quick,

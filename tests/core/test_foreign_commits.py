@@ -31,8 +31,7 @@ from lance_bridge.testing.concurrency import answers_only, race
 
 from . import managed_tables
 from .managed_tables import KEY, MANAGED, Death, Mortal, die, table
-from .memory_catalog import MemoryNamespace, Moment
-from .memory_tables import DATASET, TABLE, create, raiser, stage, stream
+from .memory_catalog import DATASET, TABLE, MemoryNamespace, Moment, create, raiser, stage, stream
 
 pytestmark = [
     pytest.mark.quick,

@@ -21,8 +21,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, count_rows, create, stream
+from .memory_catalog import TABLE, MemoryNamespace, count_rows, create, stream
 
 pytestmark = pytest.mark.quick
 

@@ -16,8 +16,7 @@ from lance_namespace import errors
 from lance_bridge.dataset import index_types
 from lance_bridge.requests import ExtendedIndexRequest
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import DATASET, TABLE, create
+from .memory_catalog import DATASET, TABLE, MemoryNamespace, create
 from .table_data import ROWS, build_index, dataset, last_transaction, list_indices, make, typed_rows
 from .test_fields_for_other_tools import STORABLE
 

@@ -33,8 +33,7 @@ from lance_bridge.errors import is_panic
 from lance_bridge.testing.calls import Calls
 
 from .arrow_data import to_stream
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace
 from .table_data import create, dataset, insert, ipc, make, merge, overwrite, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]

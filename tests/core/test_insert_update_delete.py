@@ -22,8 +22,15 @@ from lance_bridge.dataset.rows import Rows
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
-from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer
-from .memory_tables import TABLE, at_change, raiser
+from .memory_catalog import (
+    CAPABILITIES,
+    TABLE,
+    Client,
+    MemoryNamespace,
+    MemoryServer,
+    at_change,
+    raiser,
+)
 from .table_data import dataset, directory, ipc, make, place, rows, unchanged
 
 pytestmark = [

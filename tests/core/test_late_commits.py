@@ -44,8 +44,7 @@ from .managed_tables import (
     versions,
 )
 from .managed_tables import table as table_of
-from .memory_catalog import MemoryCatalog, MemoryNamespace
-from .memory_tables import TABLE, create, raiser, stage, stream
+from .memory_catalog import TABLE, MemoryCatalog, MemoryNamespace, create, raiser, stage, stream
 
 pytestmark = [
     pytest.mark.quick,

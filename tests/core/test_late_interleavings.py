@@ -17,7 +17,7 @@ from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.staging import Staged
 
 from .interleaving import Client, manifest
-from .memory_tables import at
+from .memory_catalog import at
 from .test_batch_interleavings import ChangedTables
 
 pytestmark = pytest.mark.servers  # more than two CPU seconds each

@@ -19,14 +19,20 @@ from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import (
     CAPABILITIES,
+    DATASET,
     SERVERS,
+    TABLE,
     Client,
     MemoryNamespace,
     MemoryServer,
     Moment,
+    count_rows,
+    create,
+    raiser,
     server_of,
+    start_server,
+    stream,
 )
-from .memory_tables import DATASET, TABLE, count_rows, create, raiser, start_server, stream
 
 pytestmark = pytest.mark.quick
 

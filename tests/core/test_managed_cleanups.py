@@ -36,8 +36,7 @@ from .managed_tables import (
     table,
     versions,
 )
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, create, raiser, stage
+from .memory_catalog import TABLE, MemoryNamespace, create, raiser, stage
 
 pytestmark = [
     pytest.mark.quick,

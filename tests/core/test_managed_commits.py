@@ -53,8 +53,16 @@ from .managed_tables import (
     table,
     versions,
 )
-from .memory_catalog import MemoryCatalog, MemoryNamespace, Moment
-from .memory_tables import TABLE, create, raiser, stage, stream
+from .memory_catalog import (
+    TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    Moment,
+    create,
+    raiser,
+    stage,
+    stream,
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 

@@ -46,8 +46,7 @@ from .managed_tables import (
     table,
     versions,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import TABLE, create, raiser, stage
+from .memory_catalog import TABLE, MemoryNamespace, MemoryServer, create, raiser, stage
 
 pytestmark = [
     pytest.mark.quick,

@@ -42,8 +42,18 @@ from .managed_tables import (
     table,
     versions,
 )
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import TABLE, at_change, count_rows, create, raiser, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    TABLE,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    at_change,
+    count_rows,
+    create,
+    raiser,
+    stream,
+)
 
 pytestmark = [
     pytest.mark.quick,

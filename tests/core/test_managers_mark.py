@@ -33,8 +33,17 @@ from .managed_tables import (
     state,
     versions,
 )
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, server_of
-from .memory_tables import TABLE, count_rows, create, raiser, start_server
+from .memory_catalog import (
+    CAPABILITIES,
+    SERVERS,
+    TABLE,
+    MemoryNamespace,
+    count_rows,
+    create,
+    raiser,
+    server_of,
+    start_server,
+)
 
 pytestmark = [
     pytest.mark.quick,

@@ -17,8 +17,7 @@ from lance_namespace import errors
 
 from lance_bridge.dataset.merge import Merge, split_batches
 
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace, MemoryServer
 from .table_data import dataset, ipc, make, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]

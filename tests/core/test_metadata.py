@@ -27,8 +27,7 @@ from lance_bridge.records import (
     visible_properties,
 )
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace
 from .table_data import build_index, dataset, last_transaction, make, set_field_metadata, typed_rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#table-properties")]

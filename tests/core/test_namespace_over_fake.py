@@ -14,8 +14,20 @@ from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 
 from .managed_tables import another
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import DATASET, TABLE, at, at_change, count_rows, create, raiser
+from .memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    at,
+    at_change,
+    count_rows,
+    create,
+    raiser,
+)
 
 pytestmark = pytest.mark.quick
 

@@ -26,11 +26,13 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.testing.concurrency import race
 
 from .managed_tables import MANAGED, commit_batch
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
-from .memory_tables import (
+from .memory_catalog import (
     BUCKET,
+    CAPABILITIES,
     DATASET,
     TABLE,
+    MemoryNamespace,
+    MemoryServer,
     at,
     count_rows,
     create,
@@ -39,7 +41,7 @@ from .memory_tables import (
     stream,
     winner_of,
 )
-from .memory_tables import stage as stage_local
+from .memory_catalog import stage as stage_local
 from .table_data import ipc
 from .test_tags_and_branches import (
     branches,

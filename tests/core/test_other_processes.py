@@ -31,8 +31,19 @@ from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
-from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
-from .memory_tables import BEFORE, TABLE, VENDOR, count_rows, create, described, put, raiser
+from .memory_catalog import (
+    BEFORE,
+    TABLE,
+    VENDOR,
+    MemoryCatalog,
+    MemoryNamespace,
+    MemoryServer,
+    count_rows,
+    create,
+    described,
+    put,
+    raiser,
+)
 
 pytestmark = [
     pytest.mark.quick,

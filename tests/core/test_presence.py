@@ -28,8 +28,16 @@ from .managed_tables import (
     able,  # noqa: F401 - a fixture
     directory,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import DATASET, TABLE, at_change, count_rows, create, stream
+from .memory_catalog import (
+    DATASET,
+    TABLE,
+    MemoryNamespace,
+    MemoryServer,
+    at_change,
+    count_rows,
+    create,
+    stream,
+)
 
 pytestmark = [
     pytest.mark.quick,

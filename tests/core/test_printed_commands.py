@@ -43,8 +43,7 @@ from .managed_tables import (
     rows,
     table,
 )
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace
-from .memory_tables import TABLE, create, start_server
+from .memory_catalog import CAPABILITIES, SERVERS, TABLE, MemoryNamespace, create, start_server
 
 pytestmark = [
     pytest.mark.servers,  # no server, and more time than a quick test may take

@@ -20,8 +20,7 @@ from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, create
+from .memory_catalog import TABLE, MemoryNamespace, create
 from .table_data import (
     add,
     answer,

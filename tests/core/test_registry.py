@@ -30,8 +30,14 @@ from lance_bridge.catalog import PORT_VERSION
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.connections import LocationCatalog
 
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
-from .memory_tables import DATASET
+from .memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    MemoryCatalog,
+    MemoryConfig,
+    MemoryNamespace,
+    MemoryServer,
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#connecting")]
 

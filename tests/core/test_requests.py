@@ -37,8 +37,7 @@ from lance_bridge.requests import (
 from lance_bridge.testing.calls import Calls, request_model
 
 from .managed_tables import another
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, create, raiser, stream
+from .memory_catalog import TABLE, MemoryNamespace, create, raiser, stream
 
 pytestmark = [
     pytest.mark.quick,

@@ -14,8 +14,7 @@ from lance_namespace import errors
 from lance_bridge.dataset.query import HYBRID_PLAN, fuse_ranks
 from lance_bridge.testing.calls import Calls
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace
 from .table_data import ask, dataset, put, request, vectors
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#querytable")]

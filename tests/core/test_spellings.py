@@ -21,8 +21,7 @@ from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsE
 from lance_bridge import locations
 from lance_bridge.requests import OrderedQuery
 
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .memory_tables import TABLE
+from .memory_catalog import TABLE, MemoryNamespace, MemoryServer
 from .table_data import dataset, make
 
 pytestmark = [

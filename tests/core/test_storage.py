@@ -25,8 +25,7 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableFiles, TableStorage
 
-from .memory_catalog import CAPABILITIES, MemoryNamespace
-from .memory_tables import TABLE, at_change, create
+from .memory_catalog import CAPABILITIES, TABLE, MemoryNamespace, at_change, create
 
 pytestmark = pytest.mark.quick
 

@@ -22,8 +22,19 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.testing.calls import Calls
 
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
-from .memory_tables import BUCKET, DATASET, TABLE, at, count_rows, create, stream
+from .memory_catalog import (
+    BUCKET,
+    CAPABILITIES,
+    DATASET,
+    TABLE,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    at,
+    count_rows,
+    create,
+    stream,
+)
 
 pytestmark = pytest.mark.servers
 

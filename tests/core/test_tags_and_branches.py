@@ -25,8 +25,17 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
 from .managed_tables import another
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, build, dataset, directory, numbers, oracle, stream, winner_of
+from .memory_catalog import (
+    TABLE,
+    MemoryNamespace,
+    build,
+    dataset,
+    directory,
+    numbers,
+    oracle,
+    stream,
+    winner_of,
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#branches")]
 

@@ -14,8 +14,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from lance_bridge.dataset_versions import find_commit
 
-from .memory_catalog import MemoryNamespace
-from .memory_tables import TABLE, build, dataset, directory, raiser
+from .memory_catalog import TABLE, MemoryNamespace, build, dataset, directory, raiser
 
 pytestmark = pytest.mark.quick
 

@@ -23,8 +23,7 @@ from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, Caller, Credent
 from lance_bridge.credentials.scope import StoragePrefix, parse_root, storage_prefix
 from lance_bridge.locations import default_below
 
-from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
-from .memory_tables import (
+from .memory_catalog import (
     ASKED,
     BEFORE,
     BUCKET,
@@ -32,6 +31,10 @@ from .memory_tables import (
     OWN,
     TABLE,
     VENDOR,
+    MemoryCatalog,
+    MemoryConfig,
+    MemoryNamespace,
+    MemoryServer,
     at,
     connect,
     described,

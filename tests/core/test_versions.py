@@ -31,10 +31,10 @@ from lance_bridge.testing.calls import Calls, ipc
 from lance_bridge.testing.concurrency import race
 
 from .managed_tables import another
-from .memory_catalog import MemoryNamespace
-from .memory_tables import (
+from .memory_catalog import (
     DATASET,
     TABLE,
+    MemoryNamespace,
     append,
     at,
     build,

@@ -9,8 +9,19 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from core.memory_catalog import CAPABILITIES, SERVERS, MemoryCatalog, MemoryNamespace, rule
-from core.memory_tables import DATASET, TABLE, create, raiser, start_server, stream
+from core.memory_catalog import (
+    CAPABILITIES,
+    DATASET,
+    SERVERS,
+    TABLE,
+    MemoryCatalog,
+    MemoryNamespace,
+    create,
+    raiser,
+    rule,
+    start_server,
+    stream,
+)
 from lance_namespace import LanceNamespace, errors
 
 from lance_bridge.errors import names_other_entries

@@ -15,8 +15,7 @@ from urllib.parse import parse_qs
 import httpx
 import lance_namespace as api
 import pytest
-from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
-from core.memory_tables import ASKED, vendor_properties
+from core.memory_catalog import ASKED, SERVERS, MemoryNamespace, MemoryServer, vendor_properties
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError
 from server.gateways import cedar, clients, done, memory_namespace, refused, serve_app

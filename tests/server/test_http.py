@@ -689,7 +689,7 @@ def test_what_the_client_has_sent_is_repeated(failure: Failure, known: str) -> N
 
 
 def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:
-    vendor = {"vendor": "core.memory_tables.NotedVendor", "log": "s3cr3t-of-a-vendor"}
+    vendor = {"vendor": "core.memory_catalog.NotedVendor", "log": "s3cr3t-of-a-vendor"}
     given = {f"credentials.{key}": value for key, value in vendor.items()}
     storage = {"storage.aws_secret_access_key": "s3cr3t-of-storage", "storage.aws_region": "moon-1"}
     properties = {**given, **storage, "credentials.allowed_roots": "s3://lake/tables"}

@@ -14,8 +14,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
-from core.memory_tables import DATASET, TABLE
+from core.memory_catalog import CAPABILITIES, DATASET, SERVERS, TABLE, MemoryNamespace, MemoryServer
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 

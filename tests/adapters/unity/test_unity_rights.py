@@ -13,7 +13,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from core.memory_tables import vendor_properties
+from core.memory_catalog import vendor_properties
 from lance_namespace import ErrorCode
 from lance_namespace.errors import (
     InvalidTableStateError,

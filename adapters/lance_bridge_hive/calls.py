@@ -18,8 +18,9 @@ from thrift.Thrift import TApplicationException, TException
 from lance_bridge.errors import unsupported
 
 from .config import HiveConfig
+from .connection import Connection
 from .errors import is_vanished_row, translate_errors
-from .transport import ClientPool, Connection
+from .pool import ClientPool
 
 T = TypeVar("T")
 

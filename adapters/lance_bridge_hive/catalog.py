@@ -50,7 +50,7 @@ from .entry_reads import ABSENT, NO_DATABASE, EntryReads
 from .errors import is_a, is_vanished_row, map_errors, refuse_long_values, text_of, translate_errors
 from .guarded_changes import TableChanges, without_statistics
 from .mapping import DEFAULT_DATABASE, HIVE_CATALOG, capabilities, database_argument, is_builtin
-from .transport import ClientPool
+from .pool import ClientPool
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -289,10 +288,7 @@ def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
 def codes_of_server(impl: str) -> set[int]:
     """The codes that an adapter gives to failures of its server, whatever the operation is."""
     package = namespace_class(impl).__module__.partition(".")[0]
-    modules = [
-        name for name in (f"{package}.errors", f"{package}.transport.retries") if _exists(name)
-    ]
-    found = [each for name in modules for each in vars(importlib.import_module(name)).values()]
+    found = vars(importlib.import_module(f"{package}.errors")).values()
     of_objects = (errors.NamespaceNotFoundError, errors.TableNotFoundError)
     return {
         int(each.code)
@@ -301,13 +297,6 @@ def codes_of_server(impl: str) -> set[int]:
         and issubclass(each, errors.LanceNamespaceError)
         and each not in (errors.LanceNamespaceError, *of_objects)
     }
-
-
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of its package
-        return False
 
 
 def bad_errors(section: str, errors: Iterable[ErrorParagraph]) -> Iterator[str]:

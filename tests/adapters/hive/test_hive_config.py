@@ -11,8 +11,8 @@ from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.config import load
 from lance_bridge_hive.config import Endpoint, HiveConfig, parse_endpoints
+from lance_bridge_hive.pool import ClientPool
 from lance_bridge_hive.tokens import DelegationToken, parse_token, read_token
-from lance_bridge_hive.transport import ClientPool
 
 pytestmark = [
     pytest.mark.quick,

@@ -32,10 +32,10 @@ from servers.replies import ScriptedServer
 from lance_bridge.config import load
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
-from lance_bridge_hive import HiveNamespace
+from lance_bridge_hive import HiveNamespace, sockets
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.transport import ClientPool, sockets
-from lance_bridge_hive.transport.sockets import DeadlineSocket
+from lance_bridge_hive.pool import ClientPool
+from lance_bridge_hive.sockets import DeadlineSocket
 from lance_bridge_metastore import Metastore
 
 pytestmark = [

@@ -20,9 +20,9 @@ from thrift.transport.TTransport import TTransportException
 from lance_bridge.attempts import attempt_seconds
 from lance_bridge.forks import restart_in_children
 
-from ..config import Endpoint, HiveConfig
+from .config import Endpoint, HiveConfig
 from .connection import Connection, open_connection
-from .retries import AttemptFailed, Fault, classify_call_error, classify_opening_error, retry
+from .errors import AttemptFailed, Fault, classify_call_error, classify_opening_error, retry
 from .sockets import tls_context
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from thrift.transport.TTransport import (
 
 from lance_bridge.attempts import within_attempt
 
-from ..config import Endpoint, HiveConfig
+from .config import Endpoint, HiveConfig
 from .sasl import sasl_transport
 from .sockets import DeadlineSocket, connect
 
@@ -132,7 +132,7 @@ def open_connection(
     """Connect, encrypt, authenticate and set the user, within ``client.connect-timeout``.
 
     Raises:
-        OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.retries`.
+        OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.errors`.
     """
     timeout = within_attempt(config.connect_timeout)
     deadline = time.monotonic() + timeout

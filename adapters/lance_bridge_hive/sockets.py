@@ -21,7 +21,7 @@ from thrift.transport.TTransport import TTransportException
 from lance_bridge.attempts import connect_within_attempt
 from lance_bridge.errors import invalid
 
-from ..config import HiveConfig
+from .config import HiveConfig
 
 logger = logging.getLogger(__name__)
 

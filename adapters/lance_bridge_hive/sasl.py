@@ -21,9 +21,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportBase, TTra
 
 from lance_bridge.errors import invalid
 
-from ..config import Endpoint, HiveConfig
-from ..tokens import DelegationToken, parse_token, read_token
+from .config import Endpoint, HiveConfig
 from .sockets import DeadlineSocket
+from .tokens import DelegationToken, parse_token, read_token
 
 _START, _OK, _BAD, _ERROR, _COMPLETE = range(1, 6)
 """What a message of the handshake is."""

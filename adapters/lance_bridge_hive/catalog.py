@@ -46,9 +46,8 @@ from .calls import Calls
 from .catalog_level import CatalogLevel
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
-from .entry_reads import ABSENT, NO_DATABASE, EntryReads
+from .entries import ABSENT, NO_DATABASE, EntryReads, TableChanges, without_statistics
 from .errors import is_a, is_vanished_row, map_errors, refuse_long_values, text_of, translate_errors
-from .guarded_changes import TableChanges, without_statistics
 from .mapping import DEFAULT_DATABASE, HIVE_CATALOG, capabilities, database_argument, is_builtin
 from .pool import ClientPool
 

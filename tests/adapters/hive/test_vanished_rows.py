@@ -32,10 +32,10 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
-from lance_bridge_hive import entry_reads
+from lance_bridge_hive import entries
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.entry_reads import in_halves
+from lance_bridge_hive.entries import in_halves
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("hive.md#errors-of-every-operation")]
 
@@ -262,7 +262,7 @@ def test_a_batch_is_halved_down_to_the_entries_that_fail(bad: set[int]) -> None:
 
 
 def test_a_server_that_refuses_all_is_not_called_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_reads, "_MOST_FAILURES", 4)
+    monkeypatch.setattr(entries, "_MOST_FAILURES", 4)
     calls = 0
 
     def read(_: Any) -> list[str]:

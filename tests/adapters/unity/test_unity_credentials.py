@@ -23,9 +23,9 @@ from servers.unity import Bucket, UnityServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.concurrency import race
-from lance_bridge_unity import login
+from lance_bridge_unity import client
 from lance_bridge_unity.catalog import UnityCatalog
-from lance_bridge_unity.login import Access
+from lance_bridge_unity.client import Access
 
 from .conftest import ID, TABLE, Connect, record
 
@@ -150,7 +150,7 @@ def test_eight_threads_without_a_token_that_counts_fetch_one(
     authority = workspace.databricks.authority
     catalog = databricks(**CLIENT)
     if when == "at its end":
-        monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
+        monkeypatch.setattr(client, "_CACHE_SECONDS", 0.0)
         authority.lifetime = SDK_MARGIN
     if when != "at first":
         catalog.load_namespace(("c", "s"))
@@ -255,7 +255,7 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
     monkeypatch: pytest.MonkeyPatch,
     before: int,
 ) -> None:
-    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_CACHE_SECONDS", 0.0)
     workspace.databricks.authority.lifetime = SDK_MARGIN
     catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", max_retries="0")
     for _ in range(before):

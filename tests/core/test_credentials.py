@@ -12,7 +12,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import TableCredentials, TableRecord
-from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, cache
+from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, sources
 
 from .memory_catalog import TABLE, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 
@@ -84,7 +84,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_the_secrets_are_in_no_repr() -> None:
-    assert "hidden" not in repr(cache._Entry({"key": "hidden"}, 0.0, 0.0))
+    assert "hidden" not in repr(sources._Entry({"key": "hidden"}, 0.0, 0.0))
 
 
 @pytest.fixture

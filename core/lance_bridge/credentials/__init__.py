@@ -4,9 +4,14 @@ Either the catalog vends them (`Catalog.vend_credentials`), or the `Vendor` that
 ``credentials.*`` name. A vendor is a class in the entry point group ``lance_bridge.vendors``.
 """
 
-from .cache import EXPIRES_AT, REFRESH_OFFSET, CredentialCache, expiring_options
 from .scope import Roots, storage_prefix
-from .sources import VendedCredentials
+from .sources import (
+    EXPIRES_AT,
+    REFRESH_OFFSET,
+    CredentialCache,
+    VendedCredentials,
+    expiring_options,
+)
 from .vendor import CALLER, PRINCIPAL, Caller, Grant, Vendor, VendorOptions, acting_for
 
 __all__ = [

@@ -34,7 +34,7 @@ from ..records import check_properties, manager_in
 from ..requests import CreateMode
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
-from ..tables.new_location import LazyNamespace, allocate
+from ..tables.creation import LazyNamespace, allocate
 from ..type_table import columns_of
 from .rows import Rows
 

@@ -1,8 +1,8 @@
 """The tables and namespaces of a catalog: operations on their entries.
 
 `collection` has `Tables`, which a namespace object has as ``tables``. Each larger change has a
-module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. They share
-`new_location`, where new tables are.
+module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. `creation` also
+decides where new tables are.
 """
 
 from .collection import Tables

@@ -23,7 +23,7 @@ from ..paging import PageRequest
 from ..requests import parse_table
 from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..table import Table
-from . import creation, dropping, new_location, rename
+from . import creation, dropping, rename
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -150,7 +150,7 @@ class Tables:
         """
         namespace = self._namespace_of(path)
         namespace.require()
-        return new_location.default_location(path, namespace)
+        return creation.default_location(path, namespace)
 
     def allocate_location(self, path: Path) -> str:
         """Return the default location, with a short unique suffix if that is occupied.
@@ -159,7 +159,7 @@ class Tables:
             InvalidInputError: (13), NamespaceNotFoundError: (1) as `default_location`.
             ServiceUnavailableError: (17) or another error of the storage.
         """
-        return new_location.allocate(path, self._namespace_of(path), must_read=True).uri
+        return creation.allocate(path, self._namespace_of(path), must_read=True).uri
 
     def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
         """Return whether the catalog should hold a new table's versions.
@@ -172,8 +172,8 @@ class Tables:
         """
         return creation.wants_management(path, self._namespace_of(path), properties)
 
-    def _namespace_of(self, path: Path) -> new_location.LazyNamespace:
-        return new_location.LazyNamespace(self.connection, path[:-1])
+    def _namespace_of(self, path: Path) -> creation.LazyNamespace:
+        return creation.LazyNamespace(self.connection, path[:-1])
 
     def add_entry(
         self,
@@ -194,7 +194,7 @@ class Tables:
             TableAlreadyExistsError: (5) any entry has the name.
             NamespaceNotFoundError: (1)
         """
-        place = new_location.NewLocation(location)
+        place = creation.NewLocation(location)
         own = creation.with_publishing(self._namespace_of(path), properties)
         table = creation.add(self.connection, path, place, own, declared=declared, columns=columns)
         if not declared:

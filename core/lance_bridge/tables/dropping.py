@@ -29,7 +29,7 @@ from ..records import ENTRY_ID
 from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_files import MARK_FILE, LocationFiles
 from ..storage.store import TableFiles
-from .new_location import is_taken
+from .creation import is_taken
 
 # -- locations that overlap ------------------------------------------------------------------------
 

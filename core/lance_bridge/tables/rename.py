@@ -25,7 +25,7 @@ from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
 from ..storage import DataState
 from ..table import Table
-from .new_location import reserve_if_free
+from .creation import reserve_if_free
 
 
 def require_possible(capabilities: Capabilities, path: Path, new_path: Path) -> None:

@@ -37,8 +37,7 @@ from lance_bridge.managed.batch_records import latest_state
 from lance_bridge.managed_state import State, as_managed, parse_state
 from lance_bridge.records import LANCE, TABLE_TYPE
 from lance_bridge.storage.lance_files import divide
-from lance_bridge.storage.manifests import Scheme, name_of, parse_name
-from lance_bridge.storage.staging import Staged
+from lance_bridge.storage.manifests import Scheme, Staged, name_of, parse_name
 from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
 from lance_bridge.tables import dropping, rename

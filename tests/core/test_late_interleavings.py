@@ -13,8 +13,7 @@ from lance_bridge.dataset.history import versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import conversion, late_commits, out_of_band
 from lance_bridge.managed.batch_records import latest_state
-from lance_bridge.storage.manifests import Scheme, name_of
-from lance_bridge.storage.staging import Staged
+from lance_bridge.storage.manifests import Scheme, Staged, name_of
 
 from .interleaving import Client, manifest
 from .memory_catalog import at

@@ -23,8 +23,14 @@ from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.dataset import change_of_version
 from lance_bridge.dataset.history import versions
 from lance_bridge.storage.manifest_content import version_inside
-from lance_bridge.storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
-from lance_bridge.storage.staging import Staged
+from lance_bridge.storage.manifests import (
+    Manifest,
+    Scheme,
+    Staged,
+    VersionDirectory,
+    name_of,
+    parse_name,
+)
 from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
 from lance_bridge.testing.calls import Calls, ipc

@@ -16,9 +16,17 @@ from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, concurrent_modification
 from ..managed_state import State
 from ..records import MARK, ForeignCommits
-from ..storage import staging
-from ..storage.manifests import Manifest, Scheme, name_of
-from ..storage.staging import Staged
+from ..storage.manifests import (
+    Commit,
+    Manifest,
+    Scheme,
+    Staged,
+    name_of,
+    refuse_metadata,
+    require_content,
+    require_scheme,
+    version_conflict,
+)
 from . import batch_recovery, compare_and_set, mark, out_of_band
 from .versions import ManagedDirectory, managed_directory
 
@@ -26,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class CatalogCommit(staging.Commit):
+class CatalogCommit(Commit):
     """A version that was checked and can be committed through the catalog."""
 
     table: TableEntry
@@ -55,7 +63,7 @@ class CatalogCommit(staging.Commit):
         if not self._put_final():
             now = out_of_band.clear_next_version(self.table).managed_state()
             if now.version != self.old.version or not self._put_final():
-                raise staging.conflict(self.path, self.version, now.version + 1)
+                raise version_conflict(self.path, self.version, now.version + 1)
         try:
             self._set_entry()
         except OutcomeUnknownError:
@@ -173,8 +181,8 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
             record of a batch that it is part of is missing.
         UnsupportedOperationError: (0) metadata is given.
     """
-    staging.refuse_metadata(table.path, staged)
-    staging.require_scheme(table.path, staged, Scheme.V2)
+    refuse_metadata(table.path, staged)
+    require_scheme(table.path, staged, Scheme.V2)
     table = compare_and_set.wait_until_unlocked(batch_recovery.resolve_batch(table))
     mark.ensure(table)
     state = table.managed_state()
@@ -212,8 +220,8 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     if staged.version > state.version + 1:
         out_of_band.quarantine(table)
     if staged.version != state.version + 1:
-        raise staging.conflict(table.path, staged.version, state.version + 1)
-    checked = staging.require_content(directory, path, staged, data)
+        raise version_conflict(table.path, staged.version, state.version + 1)
+    checked = require_content(directory, path, staged, data)
     directory.finish()
     if directory.may_be_based_on_quarantined(path, checked):
         raise ConcurrentModificationError(

@@ -23,8 +23,7 @@ from ..credentials.sources import describe_credentials
 from ..entry import TableEntry
 from ..errors import LatestVersionGoneError, releases_as_conflicts
 from ..requests import as_model
-from ..storage.manifests import Manifest
-from ..storage.staging import Staged
+from ..storage.manifests import Manifest, Staged
 from . import commits
 from .versions import managed_directory
 

@@ -15,7 +15,7 @@ from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
 from ..requests import Ref
-from ..storage.staging import Staged
+from ..storage.manifests import Staged
 from ..table import Table
 from . import Operations
 

@@ -22,8 +22,7 @@ from ...managed import batch
 from ...managed.commits import CatalogCommit
 from ...records import FOREIGN_COMMITS, ForeignCommits
 from ...requests import Ref
-from ...storage.manifests import Manifest, VersionDirectory
-from ...storage.staging import Staged
+from ...storage.manifests import Manifest, Staged, VersionDirectory
 from ...storage.store import TableFiles
 from ...table import Table
 from . import versions

@@ -28,9 +28,15 @@ from ...managed import commits
 from ...managed.versions import managed_directory
 from ...paging import PageRequest
 from ...requests import Ref
-from ...storage import staging
-from ...storage.manifests import MAIN, Manifest, VersionDirectory, sorting_key
-from ...storage.staging import Commit, Staged
+from ...storage.manifests import (
+    MAIN,
+    Commit,
+    Manifest,
+    Staged,
+    VersionDirectory,
+    prepare_commit,
+    sorting_key,
+)
 from ...table import Table, transaction_id
 
 # -- references ------------------------------------------------------------------------------------
@@ -247,7 +253,7 @@ def prepare_creation(table: Table, staged: Staged) -> Commit:
     if staged.version == 1:
         table.require_not_missing()
     directory = directory_of(table, staged.branch, write=True)
-    return staging.prepare(table.path, directory, staged)
+    return prepare_commit(table.path, directory, staged)
 
 
 # -- deleting --------------------------------------------------------------------------------------

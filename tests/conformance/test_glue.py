@@ -1,6 +1,6 @@
 """The conformance kit on AWS Glue: moto's, held to AWS's documentation.
 
-What is moto's and what is not is said in `servers.glue_moto`.
+What is moto's and what is not is said in `servers.moto_app`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Processes commit to one table at once, or are killed: each commit is a version, or nothing.
 
 So it is where a proxy loses the replies of the catalog. Many writers are on real metastores of all
-releases, and on moto's Glue, which compares VersionId as AWS's does: see `servers.glue_moto`.
+releases, and on moto's Glue, which compares VersionId as AWS's does: see `servers.moto_app`.
 
 Killed ones are on Glue, and slowly on Hive 2.3: after the entry is set, nothing depends on how it
 was compared. The adapter's tests show the commit record of Hive 3.1 whose writer died.

@@ -1,8 +1,8 @@
 """An AWS that is not AWS: Glue, S3, STS and IAM of moto, with Glue held to AWS's documentation.
 
-`servers.glue_moto` says what of its Glue is moto's and what is ours, `servers.moto_app` says it of
-the rest. The server counts nothing and slows nothing down, so it is what a benchmark measures
-against; to count requests or to break them, put a `servers.http_proxy.HttpProxy` in front of it.
+`servers.moto_app` says what of it is moto's and what is ours. The server counts nothing and slows
+nothing down, so it is what a benchmark measures against; to count requests or to break them, put a
+`servers.http_proxy.HttpProxy` in front of it.
 """
 
 from __future__ import annotations

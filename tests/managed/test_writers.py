@@ -21,7 +21,6 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from managed.batch_writer import BatchJob, acknowledged, read_all, resumed
 from managed.conftest import GLUE, GLUE_S3, NewTable
 from managed.tables import (
     FIRST,
@@ -36,7 +35,7 @@ from managed.tables import (
     rows_of,
     staged_in,
 )
-from managed.writer import row
+from managed.writer import BatchJob, acknowledged, read_all, recoveries, resumed, row, run_batches
 from managed.writers import Fleet, RowFleet, Writers, start
 from servers.glue_server import GlueServer
 from servers.http_proxy import Delay, HttpProxy
@@ -48,7 +47,7 @@ from servers.proxy import Hold, ThriftProxy
 from lance_bridge import managed_state as state
 from lance_bridge.testing.calls import ipc
 
-from . import batch_writer, death
+from . import death
 
 pytestmark = pytest.mark.servers
 
@@ -412,14 +411,14 @@ class BatchFleet(Fleet):
         self.jobs = jobs
 
     def _start(self, writer: int) -> BaseProcess:
-        return start(batch_writer.run, resumed(self.jobs[writer]))
+        return start(run_batches, resumed(self.jobs[writer]))
 
     def _moments(self, writer: int) -> list[float]:
         return [at for _, at in acknowledged(self.jobs[writer])]
 
     def recoveries(self) -> list[tuple[float, float]]:
         """Return how long it took to end each batch of another client; as the writers do."""
-        return [each for job in self.jobs for each in batch_writer.recoveries(job)]
+        return [each for job in self.jobs for each in recoveries(job)]
 
 
 @contextmanager
@@ -472,7 +471,7 @@ def test_a_table_whose_batch_was_left_is_written_to_within_seconds(
     catalog: str, step: str, new_table: NewTable, tmp_path: Path
 ) -> None:
     tables = with_more_tables(new_table(catalog))
-    process = start(batch_writer.run, job(tables, tmp_path / "batches", DEAD, step=step))
+    process = start(run_batches, job(tables, tmp_path / "batches", DEAD, step=step))
     process.join()
     assert process.exitcode == -9
     assert all(each.state().prepared for each in tables)

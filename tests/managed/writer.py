@@ -1,32 +1,45 @@
-"""A program that commits rows to one table, for tests that run many of them at once, or kill them.
+"""Processes that commit rows, to one table or to several at once, and may be killed meanwhile.
 
-``python -m managed.writer`` reads jobs from its standard input, one in JSON on each line, and
-writes a report on its standard output when a job is done. It first says that it is ready.
-
+``python -m managed.writer`` reads jobs of one table from its standard input, one in JSON on each
+line, and writes a report on its standard output when a job is done. It first says that it is ready.
 It does what every user of a table that others write to has to do. After ConcurrentModification (14)
 nothing was committed, and it repeats; after any other failure of a commit it looks for its row,
 and repeats only if the row is missing.
+
+`run_batches` and `read_all` are what other processes of tests do.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, TextIO
 
 import lance
 import lance_namespace as api
 import pyarrow as pa
-from lance_namespace import errors
+from lance_namespace import LanceNamespace, errors
+from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
 
 import lance_bridge
+from lance_bridge.entry import TableEntry
+from lance_bridge.managed import batch_recovery as recovery
+from lance_bridge.managed_state import PreparedVersion
+from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.testing.calls import ipc
 
 from . import death
+
+# -- to one table ----------------------------------------------------------------------------------
+
 
 SCHEMA = pa.schema([pa.field("writer", pa.int64()), pa.field("sequence", pa.int64())])
 _PAUSE = 0.05
@@ -164,6 +177,191 @@ def _own_output() -> TextIO:
 
 def _say(output: TextIO, what: Mapping[str, Any]) -> None:
     print(json.dumps(what), file=output, flush=True)
+
+
+# -- to several tables at once, and readers of them ------------------------------------------------
+
+
+_ROWS_EACH = 10
+"""After how many reads a reader also compares the rows."""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """Batches ``first`` to ``last`` of one writer over some tables, written down in ``record``.
+
+    ``tables`` are their identifiers. With ``step`` the process kills itself there, in its first
+    batch.
+    """
+
+    impl: str
+    properties: Mapping[str, str]
+    tables: Sequence[list[str]]
+    writer: int
+    first: int
+    last: int
+    record: Path
+    seconds: float = 600.0
+    step: str = ""
+
+
+def stage(ns: LanceNamespace, table: list[str], content: tuple[int, int]) -> dict[str, object]:
+    """Write what the next version would be, with one more row; return it as in a request.
+
+    Lance appends to a copy that has nothing but the latest manifest: an append reads no data.
+    """
+    described = ns.describe_table(api.DescribeTableRequest(id=table))
+    latest = ns.describe_table_version(api.DescribeTableVersionRequest(id=table)).version
+    location = Path(described.location or "")
+    copy = location.with_name(f"copy-{uuid.uuid4().hex}")
+    (copy / "_versions").mkdir(parents=True)
+    name = name_of(latest.version, Scheme.V2)
+    manifest = location / "_versions" / Path(latest.manifest_path).name
+    if not manifest.exists():  # it has got its final name meanwhile
+        manifest = manifest.with_name(name)
+    shutil.copy(manifest, copy / "_versions" / name)
+    version = latest.version + 1
+    assert lance.write_dataset(row(*content), str(copy), mode="append").version == version
+    staged = location / "_versions" / f"{name_of(version, Scheme.V2)}-{uuid.uuid4()}"
+    for inside in ("data", "_transactions"):
+        for file in (copy / inside).iterdir():
+            shutil.move(file, location / inside / file.name)
+    shutil.move(copy / "_versions" / name_of(version, Scheme.V2), staged)
+    shutil.rmtree(copy)
+    return {"id": table, "version": version, "manifest_path": str(staged).lstrip("/")}
+
+
+class BatchWriter:
+    """One job while it is done."""
+
+    def __init__(self, job: BatchJob) -> None:
+        self._job = job
+        self._namespace = lance_bridge.connect(job.impl, dict(job.properties))
+        self._ends = time.monotonic() + job.seconds
+
+    def run(self) -> None:
+        """Commit all batches, each once, and write each down with its moment."""
+        job = self._job
+        record = os.open(job.record, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        for sequence in range(job.first, job.last + 1):
+            if sequence > job.first or not self._exists(sequence):
+                self._commit(sequence)
+            os.write(record, f"{sequence} {time.monotonic()}\n".encode())
+
+    def _commit(self, sequence: int) -> None:
+        while True:
+            content = (self._job.writer, sequence)
+            entries = [stage(self._namespace, each, content) for each in self._job.tables]
+            if self._job.step:
+                death.at(self._job.step)
+            try:
+                return self._send(entries, as_operations=bool(sequence % 2))
+            except ConcurrentModificationError:
+                pass  # nothing is committed
+            except ServiceUnavailableError:
+                if self._exists(sequence):
+                    return None
+            if time.monotonic() > self._ends:
+                raise TimeoutError(f"batch {content} was not committed")
+
+    def _send(self, entries: Sequence[dict[str, object]], *, as_operations: bool) -> None:
+        entries = random.sample(entries, len(entries))
+        if as_operations:
+            operations = [{"create_table_version": each} for each in entries]
+            batch = api.BatchCommitTablesRequest.model_validate({"operations": operations})
+            self._namespace.batch_commit_tables(batch)
+        else:
+            request = api.BatchCreateTableVersionsRequest.model_validate({"entries": entries})
+            self._namespace.batch_create_table_versions(request)
+
+    def _exists(self, sequence: int) -> bool:
+        predicate = f"writer = {self._job.writer} AND sequence = {sequence}"
+        counts = {
+            self._namespace.count_table_rows(
+                api.CountTableRowsRequest(id=each, predicate=predicate)
+            ).count
+            for each in self._job.tables
+        }
+        assert counts in ({0}, {1}), f"{predicate}: {counts}"
+        return counts == {1}
+
+
+def run_batches(job: BatchJob) -> None:
+    """Do one job, and write down how long it takes to end each batch of another client."""
+    end_batch, reload = recovery._end_batch, TableEntry.reloaded
+    reads: list[float] = []
+
+    def timed_reload(table: TableEntry) -> TableEntry:
+        began = time.monotonic()
+        found = reload(table)
+        reads.append(time.monotonic() - began)
+        return found
+
+    def timed(table: TableEntry, prepared: PreparedVersion) -> None:
+        reads.clear()
+        began = time.monotonic()
+        end_batch(table, prepared)
+        with _recoveries(job).open("a") as record:
+            record.write(f"{time.monotonic() - began} {max(reads, default=0.0)}\n")
+
+    recovery._end_batch = timed
+    TableEntry.reloaded = timed_reload  # type: ignore[method-assign,assignment]  # in this process
+    BatchWriter(job).run()
+
+
+def recoveries(job: BatchJob) -> list[tuple[float, float]]:
+    """Return the seconds from meeting another client's batch to its end, for each that it ended.
+
+    And those of the slowest read of an entry meanwhile: how slow the machine is.
+    """
+    record = _recoveries(job)
+    lines = record.read_text().splitlines() if record.exists() else []
+    return [(float(seconds), float(read)) for seconds, read in map(str.split, lines)]
+
+
+def _recoveries(job: BatchJob) -> Path:
+    return job.record.with_suffix(".recoveries")
+
+
+def resumed(job: BatchJob) -> BatchJob:
+    """Return what is left of a job by what is written down."""
+    done = [sequence for sequence, _ in acknowledged(job)]
+    return replace(job, first=max(done) + 1) if done else job
+
+
+def acknowledged(job: BatchJob) -> list[tuple[int, float]]:
+    """Return the sequence and the moment of each batch that is written down."""
+    lines = job.record.read_text().splitlines() if job.record.exists() else []
+    return [(int(sequence), float(at)) for sequence, at in map(str.split, lines)]
+
+
+def read_all(job: BatchJob, stop: Path) -> None:
+    """Read all tables in changing orders until a file exists; write down how often.
+
+    All batches are over all tables, so that a table that is read later has no lower version, and
+    tables of one version have the same rows.
+
+    Raises:
+        AssertionError: half of a batch was seen.
+    """
+    namespace = lance_bridge.connect(job.impl, dict(job.properties))
+    order, reads = list(job.tables), 0
+    while not stop.exists():
+        random.shuffle(order)
+        opened = [lance.dataset(namespace_client=namespace, table_id=each) for each in order]
+        versions = [int(each.version) for each in opened]
+        assert versions == sorted(versions), f"half of a batch was seen: {versions}"
+        if reads % _ROWS_EACH == 0:
+            lowest = min(versions)
+            rows = {tuple(sorted(_pairs(each.checkout_version(lowest)))) for each in opened}
+            assert len(rows) == 1, f"version {lowest} has different rows"
+        reads += 1
+        job.record.write_text(str(reads))
+
+
+def _pairs(dataset: lance.LanceDataset) -> list[tuple[int, int]]:
+    found = dataset.to_table()
+    return list(zip(found["writer"].to_pylist(), found["sequence"].to_pylist(), strict=True))
 
 
 if __name__ == "__main__":

@@ -30,9 +30,7 @@ _READY_SECONDS = 120.0
 _SPARE_SECONDS = 30.0
 """How much longer than a job may last a process may take before it is given up."""
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["managed.writer", "managed.batch_writer", "lance_bridge_hive", "lance_bridge_glue"]
-)
+_CONTEXT.set_forkserver_preload(["managed.writer", "lance_bridge_hive", "lance_bridge_glue"])
 
 
 class Writers:

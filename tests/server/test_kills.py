@@ -30,9 +30,8 @@ from lance_namespace.errors import (
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
 from lancedb.remote.errors import HttpError, RetryError
 from managed import death
-from managed.batch_writer import stage
 from managed.tables import FIRST
-from managed.writer import row
+from managed.writer import row, stage
 from server.gateways import GatewayProcess
 from servers.metastores import Metastores
 from servers.processes import memory, wait_until

@@ -36,7 +36,7 @@ from managed.tables import (
     staged_in,
 )
 from managed.writer import BatchJob, acknowledged, read_all, recoveries, resumed, row, run_batches
-from managed.writers import Fleet, RowFleet, Writers, start
+from managed.writers import RowWriterGroup, WriterGroup, Writers, start
 from servers.glue_server import GlueServer
 from servers.http_proxy import Delay, HttpProxy
 from servers.http_proxy import Fault as HttpFault
@@ -291,25 +291,25 @@ def test_glue_loses_no_commit_of_writers_that_are_killed(
 def require_all_commits(table: Table, directory: Path, go_away: Callable[[], None]) -> None:
     """Have all rows committed in spite of everything, and check them."""
     absences = list(GOES_AWAY_AT)
-    with RowFleet(table, directory, WRITERS, COMMITS, _SECONDS, clocks=CLOCKS) as fleet:
-        while not fleet.is_done:
+    with RowWriterGroup(table, directory, WRITERS, COMMITS, _SECONDS, clocks=CLOCKS) as group:
+        while not group.is_done:
             time.sleep(1)  # the pace of the kills
-            fleet.kill_one()
+            group.kill_one()
             if absences and table.state().version >= absences[0]:
                 absences.pop(0)
                 go_away()
     assert absences == []
-    assert fleet.kills > WRITERS
-    require_acknowledged(fleet, require_exactly(table, all_rows(WRITERS, COMMITS)))
-    pause = fleet.longest_pause()
-    print(table.impl, f"{fleet.kills} kills, longest pause {pause:.1f} s")
+    assert group.kills > WRITERS
+    require_acknowledged(group, require_exactly(table, all_rows(WRITERS, COMMITS)))
+    pause = group.longest_pause()
+    print(table.impl, f"{group.kills} kills, longest pause {pause:.1f} s")
     assert pause < _LONGEST_PAUSE
 
 
-def require_acknowledged(fleet: RowFleet, rows: Rows) -> None:
+def require_acknowledged(group: RowWriterGroup, rows: Rows) -> None:
     """Check that each version that was answered has the row it was answered for."""
-    for writer in range(fleet.writers):
-        for sequence, version, _ in fleet.acknowledged(writer):
+    for writer in range(group.writers):
+        for sequence, version, _ in group.acknowledged(writer):
             assert not version or rows[version - 1] == (writer, sequence)
 
 
@@ -362,17 +362,17 @@ def require_all_in_spite_of_stalls(
 ) -> None:
     """Have all rows committed while one change after the other is held, and check them."""
     held = 0
-    with RowFleet(reached, directory, STALLED_WRITERS, STALLED_COMMITS, _SECONDS) as fleet:
-        while not fleet.is_done:
+    with RowWriterGroup(reached, directory, STALLED_WRITERS, STALLED_COMMITS, _SECONDS) as group:
+        while not group.is_done:
             has_come, let_go = hold_next()
-            while not (has_come() or fleet.is_done):
+            while not (has_come() or group.is_done):
                 time.sleep(_POLL_SECONDS)
             time.sleep(_HELD_SECONDS)
             let_go()
             held += has_come()
-    print(table.impl, f"{held} changes held, longest pause {fleet.longest_pause():.1f} s")
+    print(table.impl, f"{held} changes held, longest pause {group.longest_pause():.1f} s")
     assert held > _FEWEST_HOLDS
-    require_acknowledged(fleet, require_exactly(table, all_rows(STALLED_WRITERS, STALLED_COMMITS)))
+    require_acknowledged(group, require_exactly(table, all_rows(STALLED_WRITERS, STALLED_COMMITS)))
 
 
 # -- batches of several tables ---------------------------------------------------------------------
@@ -403,7 +403,7 @@ def job(
     return BatchJob(tables[0].impl, properties, ids, writer, 0, batches - 1, record, _SECONDS, step)
 
 
-class BatchFleet(Fleet):
+class BatchWriterGroup(WriterGroup):
     """Each process commits batches."""
 
     def __init__(self, jobs: Sequence[BatchJob]) -> None:
@@ -442,21 +442,21 @@ def require_whole_batches(table: Table, directory: Path, writers: int, batches: 
         job(tables, directory / f"batches-{writer}.txt", writer, batches)
         for writer in range(writers)
     ]
-    with readers(tables, directory) as records, BatchFleet(jobs) as fleet:
-        while not fleet.is_done:
+    with readers(tables, directory) as records, BatchWriterGroup(jobs) as group:
+        while not group.is_done:
             time.sleep(PACE)
-            fleet.kill_one()
+            group.kill_one()
     for each in tables:
         require_exactly(each, all_rows(writers, batches))
     reads = sum(int(record.read_text()) for record in records)
-    recoveries, pause = fleet.recoveries(), fleet.longest_pause()
+    recoveries, pause = group.recoveries(), group.longest_pause()
     slowest = max(read for _, read in recoveries)
     print(
-        f"{fleet.kills} kills, {reads} reads, {len(recoveries)} recoveries of at most "
+        f"{group.kills} kills, {reads} reads, {len(recoveries)} recoveries of at most "
         f"{max(recoveries)[0]:.1f} s, longest pause {pause:.1f} s, slowest read of an entry in a "
         f"recovery {slowest:.2f} s"
     )
-    assert fleet.kills > writers
+    assert group.kills > writers
     assert reads > READERS
     for seconds, read in recoveries:
         assert seconds < LONGEST_RECOVERY + CALLS * read

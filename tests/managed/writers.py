@@ -202,7 +202,7 @@ def _run(job: Job, record: str) -> None:
     _RecordingWriter(job, file).run()
 
 
-class Fleet(ABC):
+class WriterGroup(ABC):
     """So many processes, each of which is started again when it was killed."""
 
     def __init__(self, writers: int) -> None:
@@ -259,7 +259,7 @@ class Fleet(ABC):
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
-class RowFleet(Fleet):
+class RowWriterGroup(WriterGroup):
     """Each process commits rows to one table; the directory keeps what they wrote down.
 
     ``clocks`` are how many seconds ahead the processes' clocks are, in turn.

@@ -14,7 +14,7 @@ FIRST = (
     ("tests/migrate/",),
     ("tests/spark/",),
     ("tests/docs/test_readme_in_order.py",),
-    ("tests/docs/test_spark_spec.py",),
+    ("tests/docs/test_specs_of_apps.py",),
     (
         "tests/conformance/test_hive_",
         "tests/adapters/hive/",

@@ -25,7 +25,7 @@ from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import DropCases, RegistrationCases, RenameCases, TableCases
 
-from .federated_target import CombinationSuite
+from .test_federated import CombinationSuite
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
 
 pytestmark = pytest.mark.spec(

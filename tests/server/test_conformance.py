@@ -25,11 +25,11 @@ from typing import Any
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from conformance.federated_target import CombinationSuite, FederatedTarget
 from conformance.glue_target import GlueOnDiskTarget
 from conformance.hive_target import hive_target
 from conformance.memory_suite import MemoryTarget
 from conformance.test_directory import DirectoryTarget
+from conformance.test_federated import CombinationSuite, FederatedTarget
 from conformance.unity_target import UnityTarget
 from lance.namespace import RestNamespace
 from lance_namespace import LanceNamespace

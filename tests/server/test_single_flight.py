@@ -20,7 +20,7 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authentication import TrustedProxy
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.gateway.single_flight import SingleFlight
+from lance_bridge_server.gateway.threads import SingleFlight
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#equal-reads")]
 

@@ -45,7 +45,7 @@ from ..operations import Answer, Call
 from ..queries.calling import Method, call_namespace
 from ..queries.channel import Query
 from ..queries.pool import CallerQueries
-from .single_flight import SingleFlight
+from .threads import SingleFlight
 
 T = TypeVar("T")
 

@@ -33,12 +33,9 @@ from ..queries.calling import Method
 from ..queries.pool import CallerQueries, QueryProcesses, Run
 from .callers import RootNamespaces
 from .execution import Execution
-from .health import CatalogHealth, CatalogState, ReadinessSettings
+from .health import CatalogHealth, CatalogState, ReadinessSettings, RunningReads, WatchedCatalog
 from .limits import Limits, Slot
-from .running import RunningReads
-from .several import WatchedCatalog
-from .single_flight import SingleFlight
-from .threads import OperationThreads, TimeLimit, Use
+from .threads import OperationThreads, SingleFlight, TimeLimit, Use
 
 T = TypeVar("T")
 

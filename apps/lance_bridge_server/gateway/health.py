@@ -1,14 +1,23 @@
-"""The health of a server's catalogs: whether they respond, and the breaker of calls to each."""
+"""The health of a server's catalogs: whether they respond, and what ends for those that do not.
+
+The breaker refuses calls to a catalog that does not respond, reads of it that are running end, and
+requests about several catalogs leave it out within a second.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent import futures
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,6 +31,7 @@ from lance_bridge.config import Seconds
 from lance_bridge.errors import internal
 
 from ..errors import public_text
+from .threads import fulfil
 
 _log = logging.getLogger(__name__)
 
@@ -305,3 +315,131 @@ class CatalogState:
     def close(self) -> None:
         """Stop probing the catalog."""
         self._closed.set()
+
+
+# -- requests about several catalogs ---------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+_USUAL_SECONDS = 0.2
+"""Calls that take longer have the catalogs probed."""
+_PAUSE_SECONDS = 0.5
+"""The least time between two probes for one call."""
+
+
+@dataclass(frozen=True)
+class WatchedCatalog:
+    """Waits for calls of a catalog only while it responds to probes.
+
+    A call may well take long: a search reads many tables. A probe takes one short call. All
+    catalogs are probed at once, so that several that do not respond take no longer than one.
+    """
+
+    state: CatalogState
+    all: Collection[CatalogState]
+    """The states of all catalogs of the gateway."""
+
+    def check(self) -> None:
+        """Implement `lance_bridge_federated.children.Gate`.
+
+        Raises:
+            CatalogUnavailableError: (17) the catalog does not respond.
+        """
+        self.state.check()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Implement `lance_bridge_federated.children.Gate`: make the call in another thread.
+
+        Raises what the call does, and what `check` does. The call then goes on in its thread.
+        """
+        self.check()
+        result: futures.Future[T] = futures.Future()
+        run = copy_context().run
+        threading.Thread(target=run, args=(fulfil, result, call), daemon=True).start()
+        watch, seconds = _Watch(self), _USUAL_SECONDS
+        while not futures.wait({result}, seconds).done:
+            watch.require_answer()
+            seconds = _STEP_SECONDS
+        try:
+            found = result.result()
+        except ServiceUnavailableError:
+            self.state.suspect()
+            raise
+        self.state.note_answer()
+        return found
+
+    async def wait_for(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of work that calls the catalog; it is cancelled if that is silent.
+
+        Raises what the work does, and what `check` does.
+        """
+        self.check()
+        task = asyncio.ensure_future(work())
+        watch, seconds = _Watch(self), _USUAL_SECONDS
+        try:
+            while not (await asyncio.wait({task}, timeout=seconds))[0]:
+                watch.require_answer()
+                seconds = _STEP_SECONDS
+        finally:
+            task.cancel()
+        return task.result()
+
+
+class _Watch:
+    """Has catalogs probed while a call takes long."""
+
+    def __init__(self, catalog: WatchedCatalog) -> None:
+        self._catalog = catalog
+        self._next_probe = 0.0
+
+    def require_answer(self) -> None:
+        """Check that the catalog responds. Raises what `WatchedCatalog.check` does."""
+        now = time.monotonic()
+        if now >= self._next_probe:
+            self._next_probe = now + _PAUSE_SECONDS
+            for each in self._catalog.all:
+                each.suspect()
+        if self._catalog.state.is_silent:
+            raise self._catalog.state.error()
+
+
+# -- running reads ---------------------------------------------------------------------------------
+
+
+class RunningReads:
+    """The requests that wait for reads of one catalog. Use in the thread of the event loop.
+
+    A change is not ended: its outcome would be unknown. Nor is a query, which may need the storage
+    alone.
+    """
+
+    def __init__(self, error: Callable[[], Exception]) -> None:
+        """Create it. Args: error: Returns the error of a read that is ended."""
+        self._error = error
+        self._waiting: set[asyncio.Task[object]] = set()
+        self._ended: set[asyncio.Task[object]] = set()
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Raise the error in this task, which waits for a read, when `end` is called."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            if sys.version_info >= (3, 11) and task.uncancel():
+                raise  # it was cancelled for another reason as well
+            raise self._error() from None
+        finally:
+            self._waiting.discard(task)
+            self._ended.discard(task)
+
+    def end(self) -> None:
+        """End the reads that are waited for. Their threads go on."""
+        for task in self._waiting - self._ended:
+            self._ended.add(task)
+            task.cancel()

@@ -29,8 +29,7 @@ from lance_bridge.storage_options import may_be_credential
 from .access.api_keys import ApiKeyFile, ApiKeys
 from .access.audit import AuditLog, Rotation, open_audit_log
 from .access.authentication import ClientCertificates, GroupsField, NameField, TrustedProxy
-from .access.authorizer import Authorizer
-from .access.authorizers import make_authorizer
+from .access.authorizer import Authorizer, make_authorizer
 from .access.login import ProviderClient, ProviderLogin, read_keys
 from .access.oidc import (
     DEFAULT_ALGORITHMS,

@@ -36,7 +36,8 @@ from joserfc.jwk import RSAKey
 import lance_bridge
 from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys
 from lance_bridge_server.access.authentication import Authenticator, AuthenticatorChain, Principal
-from lance_bridge_server.access.authorizer import AllowAll, Decision
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.access.permissions import Decision
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway

@@ -33,8 +33,8 @@ from lance_bridge.dataset_versions import VersionChange, VersionChanges
 from lance_bridge.testing.calls import ipc
 from lance_bridge_server.access.audit import LOGGER, AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.access.authentication import Principal
-from lance_bridge_server.access.authorizer import AllowAll, Decision
-from lance_bridge_server.access.permissions import Access
+from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.access.permissions import Access, Decision
 from lance_bridge_server.operations import Operation
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-audit-log")]

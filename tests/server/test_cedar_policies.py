@@ -20,11 +20,14 @@ from server.authenticated import write_config
 from server.gateways import cedar, memory_namespace
 
 from lance_bridge.catalog import NameRule
-from lance_bridge_server.access import authorizers
 from lance_bridge_server.access.authentication import Principal
-from lance_bridge_server.access.authorizer import AllowAll
-from lance_bridge_server.access.authorizers import make_authorizer
-from lance_bridge_server.access.explain import explain, explain_request
+from lance_bridge_server.access.authorizer import (
+    GROUP,
+    AllowAll,
+    explain,
+    explain_request,
+    make_authorizer,
+)
 from lance_bridge_server.access.permissions import (
     SERVER_RIGHTS,
     SET_LOCATION,
@@ -446,8 +449,9 @@ class Denying(AllowAll):
 
 @pytest.mark.spec("server.md#other-authorizers")
 def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("denying", f"{__name__}:Denying", authorizers.GROUP)
-    monkeypatch.setattr(authorizers, "entry_points", lambda *, group: [entry] if group else [])
+    entry = EntryPoint("denying", f"{__name__}:Denying", GROUP)
+    found = "lance_bridge_server.access.authorizer.entry_points"
+    monkeypatch.setattr(found, lambda *, group: [entry] if group else [])
     made = make_authorizer("denying", {"reason": "closed"})
     assert getattr(made, "reason") == "closed"  # noqa: B009 - its class is imported twice
     with pytest.raises(InvalidInputError, match="'denying'"):

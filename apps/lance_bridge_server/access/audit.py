@@ -33,8 +33,7 @@ from lance_bridge.errors import invalid
 
 from ..operations import Operation
 from .authentication import Principal
-from .authorizer import Decision
-from .permissions import Access
+from .permissions import Access, Decision
 
 # -- log -------------------------------------------------------------------------------------------
 

@@ -1,28 +1,32 @@
-"""The port of authorizers, and its use by the gateway."""
+"""Authorizers: their port, its use by the gateway, authorizers by name, and ``serve --explain``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
 
+from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 
-from lance_bridge.errors import display, namespace_not_found, table_not_found
+from lance_bridge.errors import display, invalid, namespace_not_found, table_not_found, unsupported
+from lance_bridge.extras import require
+from lance_bridge.names import parts_of
 
+from ..operations import OPERATIONS
 from .authentication import Principal
-from .permissions import CREATING, Access, Names
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Whether an operation is allowed, and by which policies."""
-
-    allowed: bool
-    reasons: tuple[str, ...] = ()
-    """Names of the policies that decided; empty if none applied."""
-    visible: bool = True
-    """Whether the principal may know that the object exists. If not, it counts as not found."""
+from .permissions import (
+    BATCH_OPERATIONS,
+    CREATING,
+    SET_LOCATION,
+    SET_NAMESPACE_LOCATION,
+    Access,
+    Decision,
+    Names,
+    path_of,
+)
 
 
 class Authorizer(Protocol):
@@ -38,7 +42,7 @@ class Authorizer(Protocol):
         Args:
             operation: The name of a method of `lance_namespace.LanceNamespace`; ``set_location`` or
                 ``set_namespace_location`` for a location in the request; or a right of the health
-                page, one of `accesses.SERVER_RIGHTS`.
+                page, one of `permissions.SERVER_RIGHTS`.
             path: The names down to the object; the root is empty.
             location: That location, which `lance_bridge.locations` has checked.
         """
@@ -148,3 +152,157 @@ def not_found(access: Access, *, is_parent_missing: bool = False) -> LanceNamesp
     if access.is_table or access.operation in CREATING:
         return namespace_not_found(access.path[:-1])
     return namespace_not_found(access.path)
+
+
+# -- authorizers by name ---------------------------------------------------------------------------
+
+
+GROUP = "lance_bridge.authorizers"
+"""The group of entry points. Each is called with its options as keywords, and returns an
+`lance_bridge_server.access.authorizer.Authorizer`."""
+
+
+def make_authorizer(method: str, options: Mapping[str, Any]) -> Authorizer:
+    """Return an authorizer.
+
+    Args:
+        method: ``none``, ``cedar``, or the name of an entry point.
+        options: Keyword arguments; for ``cedar``, ``policies`` and ``check_seconds``.
+
+    Raises:
+        InvalidInputError: (13) the method is unknown, or its options are wrong.
+        UnsupportedOperationError: (0) it needs an extra that is not installed.
+    """
+    if method == "none":
+        if options:
+            raise invalid(f"Authorization '{method}' takes no options")
+        return AllowAll()
+    if method == "cedar":
+        return _cedar(options)
+    found = {each.name: each for each in entry_points(group=GROUP)}
+    if method not in found:
+        known = ", ".join(["none", "cedar", *sorted(found)])
+        raise invalid(f"Unknown authorization method '{method}': use one of {known}")
+    try:
+        return found[method].load()(**options)  # type: ignore[no-any-return]  # by its contract
+    except (ImportError, AttributeError) as error:
+        raise unsupported(f"Authorization '{method}' cannot be loaded: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise invalid(f"Authorization '{method}': {error}") from error
+
+
+def _cedar(options: Mapping[str, Any]) -> Authorizer:
+    require("server", "cedarpy")
+    from .policies import CedarAuthorizer  # noqa: PLC0415 - needs an extra
+
+    unknown = options.keys() - {"policies", "check_seconds"}
+    if unknown or "policies" not in options:
+        raise invalid("Authorization 'cedar' requires policies, and accepts check_seconds")
+    seconds = float(options.get("check_seconds", 1.0))
+    return CedarAuthorizer(Path(options["policies"]).expanduser(), seconds)
+
+
+# -- explanations ----------------------------------------------------------------------------------
+
+
+_CREATIONS, _COMMITS = "batch_create_table_versions", "batch_commit_tables"
+_ENTRY = re.compile(r"(?:`[^`]*`|[^,`])+")
+"""A part between two commas that are not quoted."""
+
+
+def explain_request(
+    authorizer: Authorizer,
+    namespace: LanceNamespace,
+    principal: Principal,
+    operation: str,
+    identifier: str,
+) -> dict[str, Any]:
+    """Return a decision as `explain` does, and for a batch the decision on each of its entries.
+
+    Args:
+        identifier: Names joined with dots; empty for the root. A batch has several, separated by
+            commas; for ``batch_commit_tables``, each has its operation: ``OPERATION=ID``.
+
+    Raises:
+        InvalidInputError: (13) there is no such operation, or no such object can exist.
+    """
+    if operation not in (_CREATIONS, _COMMITS):
+        names = parts_of(identifier) if identifier else []
+        return explain(authorizer, namespace, principal, operation, names)
+    entries = [
+        explain(authorizer, namespace, principal, each, names)
+        for each, names in _entries(operation, identifier)
+    ]
+    # The first denied entry decides on the whole request.
+    decides = next((each for each in entries if each["decision"] == "deny"), entries[0])
+    ids = [each["id"] for each in entries]
+    return {**decides, "operation": operation, "id": ids, "entries": entries}
+
+
+def _entries(batch: str, text: str) -> list[tuple[str, list[str]]]:
+    """Return the operation and the names of each entry. Raises InvalidInput (13)."""
+    found = []
+    for entry in _ENTRY.findall(text) or [""]:
+        name, names = "create_table_version", entry
+        if batch == _COMMITS:
+            name, _, names = entry.partition("=")
+        if name not in BATCH_OPERATIONS:
+            known = ", ".join(BATCH_OPERATIONS)
+            raise invalid(
+                f"'{entry}' is not an entry of {batch}: write OPERATION=ID, where OPERATION is one "
+                f"of {known}"
+            )
+        found.append((BATCH_OPERATIONS[name], parts_of(names)))
+    return found
+
+
+def explain(
+    authorizer: Authorizer,
+    namespace: LanceNamespace,
+    principal: Principal,
+    operation: str,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Return a decision in a readable form. No catalog is called.
+
+    Args:
+        names: The identifier of the namespace or table.
+
+    Returns:
+        ``decision``: allow or deny; ``answer``: the response to a request; ``policies``: each
+        policy that decided, with its effect and place if the authorizer knows them; ``problem``:
+        why changed policies do not apply, or None.
+
+    Raises:
+        InvalidInputError: (13) there is no such operation, or no such object can exist.
+    """
+    known = {each.name for each in OPERATIONS} - {_CREATIONS, _COMMITS} | {
+        SET_LOCATION,
+        SET_NAMESPACE_LOCATION,
+    }
+    if operation not in known:
+        raise invalid(f"Unknown operation '{operation}': use one of {', '.join(sorted(known))}")
+    path = path_of(operation, names, namespace)
+    decision = authorizer.check(principal, operation, path)
+    is_allowed = decision.allowed and (decision.visible or operation not in CREATING)
+    answer = "done" if is_allowed else "permission denied" if decision.visible else "not found"
+    if not decision.visible and operation in CREATING:
+        answer = "permission denied, or namespace not found: it may not see the new object"
+    return {
+        "principal": principal.name,
+        "groups": sorted(principal.groups),
+        "operation": operation,
+        "id": list(path),
+        "decision": "allow" if is_allowed else "deny",
+        "answer": answer,
+        "policies": [_describe(authorizer, each) for each in decision.reasons],
+        "problem": getattr(authorizer, "problem", None),
+    }
+
+
+def _describe(authorizer: Authorizer, policy: str) -> dict[str, str]:
+    read = getattr(authorizer, "policies", None)
+    found = read().policies.get(policy) if read else None
+    if found is None:
+        return {"id": policy}
+    return {"id": policy, "effect": found.content["effect"], "place": found.place}

@@ -1,4 +1,4 @@
-"""The accesses of a request: an operation on each namespace and table that it names."""
+"""The accesses of a request, an operation on each object that it names, and decisions on them."""
 
 from __future__ import annotations
 
@@ -79,6 +79,17 @@ class Access:
     def is_table(self) -> bool:
         """Whether the object is a table."""
         return bool(self.path) and is_table_operation(self.operation)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether an operation is allowed, and by which policies."""
+
+    allowed: bool
+    reasons: tuple[str, ...] = ()
+    """Names of the policies that decided; empty if none applied."""
+    visible: bool = True
+    """Whether the principal may know that the object exists. If not, it counts as not found."""
 
 
 def is_table_operation(operation: str) -> bool:

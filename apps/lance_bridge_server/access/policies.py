@@ -18,11 +18,11 @@ import cedarpy
 from lance_bridge.errors import invalid
 
 from .authentication import Principal
-from .authorizer import Decision
 from .permissions import (
     SERVER_RIGHTS,
     SET_LOCATION,
     SET_NAMESPACE_LOCATION,
+    Decision,
     Names,
     is_table_operation,
 )

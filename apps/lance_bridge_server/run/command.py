@@ -180,7 +180,7 @@ def _explain(
     source: SettingsSource, question: tuple[str, str, str], groups: list[str], output: Output
 ) -> None:
     from ..access.authentication import Principal  # noqa: PLC0415 - the same
-    from ..access.explain import explain_request  # noqa: PLC0415 - the same
+    from ..access.authorizer import explain_request  # noqa: PLC0415 - the same
     from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - takes seconds
 
     settings = _read(source)

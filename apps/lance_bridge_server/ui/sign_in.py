@@ -20,10 +20,9 @@ from lance_bridge.errors import invalid
 from ..access.api_keys import principal_of
 from ..access.audit import trail_of
 from ..access.authentication import ANONYMOUS
-from ..access.authorizer import Decision
 from ..access.login import Identity, LoginAttempt, ProviderLogin, Seal
 from ..access.oidc import is_protected
-from ..access.permissions import Access
+from ..access.permissions import Access, Decision
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission
 from ..http.calls import BodyTooLargeError, media_type, read_body

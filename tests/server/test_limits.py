@@ -39,6 +39,7 @@ from server.test_http import Slow
 from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
+from lance_bridge_server import app as server_app
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
@@ -51,7 +52,7 @@ from lance_bridge_server.gateway.limits import (
     TooManyRequestsError,
 )
 from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit, Use
-from lance_bridge_server.http import calls, endpoint
+from lance_bridge_server.http import calls
 from lance_bridge_server.http.exchange import Exchanges
 from lance_bridge_server.http.process import Process
 from lance_bridge_server.operations import OPERATIONS
@@ -495,7 +496,7 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
 
         return watched
 
-    for module, name in ((calls, "from_json"), (endpoint, "check_batch")):
+    for module, name in ((calls, "from_json"), (server_app, "check_batch")):
         monkeypatch.setattr(module, name, watch(getattr(module, name)))
     with serve_namespace(namespace) as address:
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}

@@ -7,7 +7,7 @@ so that ``lance-bridge serve --help`` does not wait for its imports.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run.factory import app_from_environment
+    from .run.server import app_from_environment
 
 __all__ = ["app_from_environment"]
 
@@ -15,6 +15,6 @@ __all__ = ["app_from_environment"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .run import factory  # noqa: PLC0415 - see the top of this file
+    from .run import server  # noqa: PLC0415 - see the top of this file
 
-    return getattr(factory, name)
+    return getattr(server, name)

@@ -31,7 +31,7 @@ from lance_bridge import Catalog, LanceBridgeNamespace, registry
 from lance_bridge.registry import implementation
 from lance_bridge_cli.app import app
 from lance_bridge_server.config import ServerSettings
-from lance_bridge_server.run.factory import login_from_settings
+from lance_bridge_server.run.server import login_from_settings
 from lance_bridge_spark.addresses import CATALOG_CLASS, catalogs_in
 from lance_bridge_spark.jar import SOURCES
 

@@ -41,9 +41,12 @@ from lance_bridge_server.access.permissions import Decision
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
 from lance_bridge_server.run.listening import ServedTls, addresses_of, open_sockets
-from lance_bridge_server.run.running import uvicorn_config
+from lance_bridge_server.run.server import (
+    authenticator_from_settings,
+    login_from_settings,
+    uvicorn_config,
+)
 
 LIST = "/v1/namespace/$/list"
 """A request that needs no table."""

@@ -22,8 +22,8 @@ from lance_namespace.errors import InvalidInputError, LanceNamespaceError, Unaut
 from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.config import SettingsSource, TlsSettings
 from lance_bridge_server.run import listening
-from lance_bridge_server.run.factory import gateway_from_source
 from lance_bridge_server.run.listening import tls_context
+from lance_bridge_server.run.server import gateway_from_source
 
 from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serve_settings
 from .certificates import Authority, loopback, tls_client

@@ -30,7 +30,7 @@ from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.http.process import Process
 from lance_bridge_server.monitoring import Metrics
 from lance_bridge_server.run.catalogs import check
-from lance_bridge_server.run.running import JsonFormatter
+from lance_bridge_server.run.server import JsonFormatter
 
 pytestmark = [
     pytest.mark.quick,

@@ -23,7 +23,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings, SettingsSource
 from lance_bridge_server.run.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.run.command import parse_catalogs
-from lance_bridge_server.run.factory import gateway_from_source
+from lance_bridge_server.run.server import gateway_from_source
 
 pytestmark = [
     pytest.mark.quick,

@@ -160,9 +160,12 @@ def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[s
 
 
 def _serve(source: SettingsSource) -> None:
-    from .factory import gateway_from_settings  # noqa: PLC0415 - takes seconds to import
-    from .listening import addresses_of, open_sockets, tls_context  # noqa: PLC0415 - the same
-    from .running import run  # noqa: PLC0415 - the same
+    from .listening import (  # noqa: PLC0415 - takes seconds to import
+        addresses_of,
+        open_sockets,
+        tls_context,
+    )
+    from .server import gateway_from_settings, run  # noqa: PLC0415 - the same
 
     settings = _read(source)
     with exit_on_misuse():
@@ -179,9 +182,9 @@ def _serve(source: SettingsSource) -> None:
 def _explain(
     source: SettingsSource, question: tuple[str, str, str], groups: list[str], output: Output
 ) -> None:
-    from ..access.authentication import Principal  # noqa: PLC0415 - the same
+    from ..access.authentication import Principal  # noqa: PLC0415 - takes seconds to import
     from ..access.authorizer import explain_request  # noqa: PLC0415 - the same
-    from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - takes seconds
+    from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - the same
 
     settings = _read(source)
     name, operation, identifier = question
@@ -207,8 +210,8 @@ def _explanation(found: Mapping[str, Any]) -> list[str]:
 
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     from .catalogs import check  # noqa: PLC0415 - takes seconds to import
-    from .factory import gateway_from_settings  # noqa: PLC0415 - the same
     from .listening import tls_context  # noqa: PLC0415 - the same
+    from .server import gateway_from_settings  # noqa: PLC0415 - the same
 
     settings = _read(source)
     with exit_on_misuse():

@@ -26,7 +26,7 @@ from lance_bridge_server.access.audit import open_audit_log
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.run.factory import authenticator_from_settings, login_from_settings
+from lance_bridge_server.run.server import authenticator_from_settings, login_from_settings
 
 from .conftest import POLICIES, make_catalogs
 

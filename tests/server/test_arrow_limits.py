@@ -16,7 +16,7 @@ from server.gateways import done, memory_namespace, refused, send_rows, serve_na
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc
-from lance_bridge_server.http.arrow_limits import (
+from lance_bridge_server.http.streams import (
     MAX_DEPTH,
     MAX_FIELDS,
     MAX_ROW_BYTES,

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lance_bridge.jvm import Java, JavaNotFoundError, cache_directory, find_java
 
-    from .artifacts import ArtifactsUnavailableError, EmbeddedError, MetastoreStartError, jars_of
-    from .releases import RELEASES, Release, release
+    from .releases import (
+        RELEASES,
+        ArtifactsUnavailableError,
+        EmbeddedError,
+        MetastoreStartError,
+        Release,
+        jars_of,
+        release,
+    )
     from .server import Metastore
 
-_MODULES = ("releases", "artifacts", "server")
+_MODULES = ("releases", "server")
 
 __all__ = [
     "RELEASES",

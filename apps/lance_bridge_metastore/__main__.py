@@ -12,9 +12,8 @@ from pathlib import Path
 from lance_bridge.exit_codes import MISUSED
 from lance_bridge.jvm import JavaNotFoundError
 
-from .artifacts import EmbeddedError, jars_of
 from .hive_site import TLS_SWITCH, is_enabled
-from .releases import RELEASES, Release, release
+from .releases import RELEASES, EmbeddedError, Release, jars_of, release
 from .server import DirectoryError, Metastore
 
 _POLL_SECONDS = 0.2

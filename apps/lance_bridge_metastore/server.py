@@ -22,15 +22,15 @@ from typing import IO
 
 from lance_bridge.jvm import find_java
 
-from .artifacts import (
+from .hive_site import hive_site, is_responding, to_xml
+from .releases import (
     ArtifactsUnavailableError,
     EmbeddedError,
     MetastoreStartError,
     jars_of,
     loopback_classes,
+    release,
 )
-from .hive_site import hive_site, is_responding, to_xml
-from .releases import release
 
 _MAIN_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _JAVA_FLAGS = (

@@ -15,7 +15,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import Database
 from lance_bridge.jvm import compile_classes
 from lance_bridge_hive.pool import ClientPool
 from lance_bridge_metastore import Metastore
-from lance_bridge_metastore.artifacts import pyspark_jars
+from lance_bridge_metastore.releases import pyspark_jars
 
 VERSIONS = ["2.3", "3.1", "4.0", "4.1", "4.2"]
 OBJECT_STORE_SCHEMES = ("s3", "s3a", "gs", "abfss", "oss")

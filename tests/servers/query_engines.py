@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lance_bridge.jvm import find_java
-from lance_bridge_metastore.artifacts import pyspark_jars
+from lance_bridge_metastore.releases import pyspark_jars
 from servers.processes import run_command
 
 from .processes import HOST, ServerProcess, free_port

@@ -21,7 +21,7 @@ from lance_bridge_metastore import (
     JavaNotFoundError,
     Metastore,
     MetastoreStartError,
-    artifacts,
+    releases,
 )
 from lance_bridge_metastore import __main__ as command
 from lance_bridge_metastore.hive_site import hive_site, to_xml
@@ -161,7 +161,7 @@ SMALL = embedded.Release(
     "test",
     "0.0.0",
     minimum_java=17,
-    artifacts=(embedded.releases.Artifact("commons-cli", "commons-cli", "1.5.0"),),
+    artifacts=(releases.Artifact("commons-cli", "commons-cli", "1.5.0"),),
 )
 
 
@@ -183,7 +183,7 @@ def pretend_to_fetch(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) 
             raise remaining.pop(0)
         (destination / "second.jar").write_bytes(b"second")
 
-    monkeypatch.setattr(artifacts, "_retrieve", retrieve)
+    monkeypatch.setattr(releases, "_retrieve", retrieve)
     return fetches
 
 
@@ -236,7 +236,7 @@ def test_jars_are_fetched_with_the_java_that_was_chosen(
     monkeypatch.setattr("subprocess.run", fail)
     for given in (chosen, old):
         with pytest.raises(ArtifactsUnavailableError, match="not fetched"):
-            artifacts.jars_of(embedded.RELEASES["3.1"], java=str(given))
+            releases.jars_of(embedded.RELEASES["3.1"], java=str(given))
     with pytest.raises(ArtifactsUnavailableError, match="not fetched"):
         Metastore("4.2", java=str(chosen)).start()
     assert command.main(["--fetch-only", "--version", "4.2", "--java", str(chosen)]) == 1
@@ -259,7 +259,7 @@ def test_a_cache_that_cannot_be_used_is_named(cache: Path, tmp_path: Path) -> No
     (tmp_path / "jars").mkdir()
     uses: list[Callable[[], object]] = [
         lambda: embedded.jars_of(SMALL),
-        lambda: artifacts.loopback_classes("java", tmp_path / "jars"),
+        lambda: releases.loopback_classes("java", tmp_path / "jars"),
         lambda: Metastore("2.3", tmp_path / "state").start(),
     ]
     for use in uses:
@@ -272,9 +272,9 @@ def test_a_compiler_that_does_not_end_is_given_up(
 ) -> None:
     slow = fake_java(tmp_path, "21.0.1")
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(artifacts, "_COMPILE_SECONDS", 0.1)
+    monkeypatch.setattr(releases, "_COMPILE_SECONDS", 0.1)
     with pytest.raises(ArtifactsUnavailableError, match=f"for the cache {cache} could not"):
-        artifacts.loopback_classes(str(slow), tmp_path)
+        releases.loopback_classes(str(slow), tmp_path)
 
 
 # -- configuration -------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from pathlib import Path
 from lance_bridge.exit_codes import MISUSED
 from lance_bridge.jvm import JavaNotFoundError
 
-from .hive_site import TLS_SWITCH, is_enabled
 from .releases import RELEASES, EmbeddedError, Release, jars_of, release
-from .server import DirectoryError, Metastore
+from .server import TLS_SWITCH, DirectoryError, Metastore, is_enabled
 
 _POLL_SECONDS = 0.2
 _MAX_PORT = 65_535

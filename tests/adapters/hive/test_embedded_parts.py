@@ -24,7 +24,7 @@ from lance_bridge_metastore import (
     releases,
 )
 from lance_bridge_metastore import __main__ as command
-from lance_bridge_metastore.hive_site import hive_site, to_xml
+from lance_bridge_metastore.server import hive_site, to_xml
 
 pytestmark = pytest.mark.quick
 

@@ -23,8 +23,15 @@ from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 from lance_bridge_federated.children import hides
 
-from .findings import Commands, Finding, Kind, check_catalog, check_servers, properties_finding
-from .gateways import check_gateway
+from .findings import (
+    Commands,
+    Finding,
+    Kind,
+    check_catalog,
+    check_gateway,
+    check_servers,
+    properties_finding,
+)
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
 from .tables import TableChecks, broken_name
 

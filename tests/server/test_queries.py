@@ -38,9 +38,8 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.queries import pool
 from lance_bridge_server.queries.calling import call_namespace
-from lance_bridge_server.queries.channel import Query
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
-from lance_bridge_server.queries.process import BATCH_BYTES, DICTIONARY_BYTES, small_batches
+from lance_bridge_server.queries.process import BATCH_BYTES, DICTIONARY_BYTES, Query, small_batches
 from lance_bridge_server.redaction import PublicAnswers
 
 pytestmark = pytest.mark.servers

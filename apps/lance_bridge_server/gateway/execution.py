@@ -43,8 +43,8 @@ from ..access.visibility import (
 )
 from ..operations import Answer, Call
 from ..queries.calling import Method, call_namespace
-from ..queries.channel import Query
 from ..queries.pool import CallerQueries
+from ..queries.process import Query
 from .threads import SingleFlight
 
 T = TypeVar("T")

@@ -27,8 +27,7 @@ from lance_bridge.dataset_versions import VersionChanges
 
 from ..errors import unfinished_error
 from ..operations import Operation
-from .channel import Channel, ChannelClosedError, Failure, Kind, Query
-from .process import serve, slow_down
+from .process import Channel, ChannelClosedError, Failure, Kind, Query, serve, slow_down
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,9 @@
-"""A query process: reads one query after the other from its channel, and runs them."""
+"""A query process: reads one query after the other from its channel to the server, and runs them.
+
+The channel has typed messages on a socket. A message is its kind in one byte, its length in eight,
+and its content. The server sends a query, and the pieces of rows that the process asks for. The
+process sends log records and rows, and at the end a result or an error.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,15 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import sys
 import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +30,7 @@ import psutil
 import pyarrow as pa
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from pydantic import BaseModel
 
 from lance_bridge.credentials import acting_for
 from lance_bridge.credentials.vendor import Caller
@@ -30,17 +39,9 @@ from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge_federated.children import close_namespace
 from lance_bridge_federated.identifiers import with_text
 
+from ..operations import Operation
 from ..redaction import SECRETS
 from .calling import call_namespace
-from .channel import (
-    Channel,
-    ChannelClosedError,
-    Failure,
-    Kind,
-    MessageFile,
-    Query,
-    Result,
-)
 
 _STACK_BYTES = 256 << 20
 """Virtual memory. Lance plans a deep expression with a few KiB of stack for each level."""
@@ -301,3 +302,149 @@ def _without_views(field: pa.Field) -> pa.DataType:
             "rows, or cast its values to another type"
         )
     return dtype
+
+
+# -- the channel to the server ---------------------------------------------------------------------
+
+
+_HEAD = struct.Struct(">BQ")
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    QUERY = 1
+    """To the process: a `Query`."""
+    PIECE = 2
+    """To the process: bytes of the request's rows, none at their end."""
+    READ = 3
+    """From the process: the number of bytes that it wants to read next."""
+    BEGIN = 4
+    """From the process: `VersionChanges`. Rows follow."""
+    ROWS = 5
+    """From the process: bytes of the result, as an Arrow IPC stream."""
+    END = 6
+    """From the process: a `Result`. It waits for the next query."""
+    ERROR = 7
+    """An error. From the process, it is a `Failure`, and it waits for the next query."""
+    LOG = 8
+    """From the process: the fields of a log record."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One operation for a query process. It can be pickled, and has secrets."""
+
+    source: bytes = field(repr=False)
+    """A pickled function that connects the namespace."""
+    operation: Operation
+    request: BaseModel
+    principal: str
+    """For whom it runs. No response of a query has credentials, so none of its rights matter."""
+    rows: bytes | None = None
+    """The rows of the request, if they are few."""
+    has_upload: bool = False
+    """Whether the rows of the request are read with `Kind.READ`."""
+    method: Any = None
+    """Replaces the namespace's own method; a function that can be pickled."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a query that succeeded."""
+
+    value: Any
+    """The response of the operation; None if it was sent as rows."""
+    changes: VersionChanges
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a query that failed."""
+
+    error: Exception
+    changes: VersionChanges
+    trace: str = ""
+    """The traceback of an internal error, for the log."""
+
+
+class ChannelClosedError(Exception):
+    """The other side has ended."""
+
+
+class Channel:
+    """Sends messages from any thread, and receives them in one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._lock = threading.Lock()
+
+    def send(self, kind: Kind, content: Any) -> None:
+        """Send a message whose content is any object that can be pickled.
+
+        Raises:
+            ChannelClosedError:
+        """
+        self.send_bytes(kind, pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+
+    def send_bytes(self, kind: Kind, content: Any) -> None:
+        """Send a message whose content is bytes. Raises what `send` does."""
+        try:
+            with self._lock:
+                self._socket.sendall(_HEAD.pack(kind, len(content)))
+                self._socket.sendall(content)
+        except OSError as error:
+            raise ChannelClosedError from error
+
+    def receive(self) -> tuple[Kind, memoryview]:
+        """Return the kind and the content of the next message.
+
+        Raises:
+            ChannelClosedError:
+        """
+        kind, size = self.receive_head()
+        return kind, self.receive_content(size)
+
+    def receive_head(self) -> tuple[Kind, int]:
+        """Return the kind and the size of the next message. Raises what `receive` does."""
+        kind, size = _HEAD.unpack(self.receive_content(_HEAD.size))
+        return Kind(kind), size
+
+    def receive_content(self, size: int) -> memoryview:
+        """Return the content of a message whose head was received. Raises what `receive` does."""
+        content = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            filled += self.receive_into(content[filled:])
+        return content
+
+    def receive_into(self, target: memoryview) -> int:
+        """Receive a part of a content, and return its size. Raises what `receive` does."""
+        try:
+            count = self._socket.recv_into(target)
+        except OSError as error:
+            raise ChannelClosedError from error
+        if not count:
+            raise ChannelClosedError
+        return count
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+
+class MessageFile(io.RawIOBase):
+    """A file whose writes are messages."""
+
+    def __init__(self, channel: Channel, kind: Kind) -> None:
+        super().__init__()
+        self._channel = channel
+        self._kind = kind
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._channel.send_bytes(self._kind, view)
+        return len(view)

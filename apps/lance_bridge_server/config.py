@@ -26,9 +26,15 @@ from lance_bridge.config_file import read_mapping
 from lance_bridge.errors import invalid
 from lance_bridge.storage_options import may_be_credential
 
-from .access.api_keys import ApiKeyFile, ApiKeys
 from .access.audit import AuditLog, Rotation, open_audit_log
-from .access.authentication import ClientCertificates, GroupsField, NameField, TrustedProxy
+from .access.authentication import (
+    ApiKeyFile,
+    ApiKeys,
+    ClientCertificates,
+    GroupsField,
+    NameField,
+    TrustedProxy,
+)
 from .access.authorizer import Authorizer, make_authorizer
 from .access.login import ProviderClient, ProviderLogin, read_keys
 from .access.oidc import (

@@ -21,7 +21,7 @@ import lance_bridge
 from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.app import app
 from lance_bridge_doctor import Kind
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 
 from .conftest import ORDERS, Lake
 from .program import (

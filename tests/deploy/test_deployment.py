@@ -28,8 +28,7 @@ from server.authenticated import LIST, serve_settings
 from server.certificates import Authority, loopback
 from servers.processes import run_command
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
-from lance_bridge_server.access.authentication import Principal
+from lance_bridge_server.access.authentication import ApiKeyFile, Principal
 from lance_bridge_server.access.policies import CedarAuthorizer
 from lance_bridge_server.config import ServerSettings, SettingsSource
 

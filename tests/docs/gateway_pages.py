@@ -24,7 +24,7 @@ from servers.metastores import Metastores
 from servers.processes import run_command
 
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS_PAGE = REPOSITORY / "docs" / "gateway-clients.md"

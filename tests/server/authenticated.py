@@ -34,8 +34,13 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 import lance_bridge
-from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys
-from lance_bridge_server.access.authentication import Authenticator, AuthenticatorChain, Principal
+from lance_bridge_server.access.authentication import (
+    ApiKeyFile,
+    ApiKeys,
+    Authenticator,
+    AuthenticatorChain,
+    Principal,
+)
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.access.permissions import Decision
 from lance_bridge_server.app import create_app

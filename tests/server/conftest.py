@@ -12,7 +12,7 @@ import pytest
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
 from server.gateways import memory_namespace, serve_app, serve_namespace
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits

@@ -19,7 +19,7 @@ from cli.program import answer_of, run
 from cryptography import x509
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, UnauthenticatedError
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 from lance_bridge_server.config import SettingsSource, TlsSettings
 from lance_bridge_server.run import listening
 from lance_bridge_server.run.listening import tls_context

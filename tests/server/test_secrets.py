@@ -35,7 +35,7 @@ from lance_bridge.registry import implementation
 from lance_bridge.testing.calls import ipc
 from lance_bridge.testing.concurrency import race
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.redaction import SECRETS

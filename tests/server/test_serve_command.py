@@ -26,7 +26,7 @@ from cli.program import answer_of, program, run
 from servers.processes import free_port, wait_until
 from servers.replies import unanswered
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 
 from .authenticated import AUDIENCE, LIST, children, connect, identity_provider, serve, write_config
 from .certificates import Authority, loopback

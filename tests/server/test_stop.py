@@ -24,7 +24,7 @@ from server.gateways import ARROW, dial, done, head, refused, send_rows
 from servers.processes import wait_until
 from servers.replies import unanswered
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#stop-and-reload")]
 

@@ -18,7 +18,7 @@ from server.authenticated import connect, serve
 from servers.metastores import Metastores
 from servers.processes import run_command
 
-from lance_bridge_server.access.api_keys import ApiKeyFile
+from lance_bridge_server.access.authentication import ApiKeyFile
 
 pytestmark = pytest.mark.smoke
 

@@ -23,8 +23,7 @@ from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 
 from lance_bridge.errors import invalid
 
-from .api_keys import ApiKeys
-from .authentication import Principal
+from .authentication import ApiKeys, Principal
 from .oidc import OidcTokens, ProviderKeys, is_protected
 
 # -- sessions --------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def add(
     """
     lifetime = None if expires is None else parse_duration("--expires", expires)
     with exit_on_error():
-        from ..access.api_keys import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
 
         key, entry = ApiKeyFile(file).add(name, groups or (), lifetime)
     print_result(output, key, {**_row(entry), "key": key})
@@ -51,7 +51,7 @@ def list_keys(file: KeyFile, output: RowsOption = RowsOutput.TEXT) -> None:
     Example: lance-bridge keys list --file /data/keys.json
     """
     with exit_on_error():
-        from ..access.api_keys import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
 
         rows = [_row(each) for each in ApiKeyFile(file).entries().values()]
     print_list(output, list(_COLUMNS), rows, "keys")
@@ -68,7 +68,7 @@ def revoke(
     Example: lance-bridge keys revoke 0123456789abcdef --file /data/keys.json
     """
     with exit_on_error():
-        from ..access.api_keys import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
 
         entry = ApiKeyFile(file).revoke(identifier)
     print_result(output, f"revoked the key {entry.id} of {entry.name}", _row(entry))

@@ -17,9 +17,8 @@ from starlette.responses import RedirectResponse, Response
 
 from lance_bridge.errors import invalid
 
-from ..access.api_keys import principal_of
 from ..access.audit import trail_of
-from ..access.authentication import ANONYMOUS
+from ..access.authentication import ANONYMOUS, principal_of_key
 from ..access.login import Identity, LoginAttempt, ProviderLogin, Seal
 from ..access.oidc import is_protected
 from ..access.permissions import Access, Decision
@@ -369,7 +368,7 @@ class LoginPages:
         if method is None:
             raise UnauthenticatedError("This is not an API key")
         entry = method.find(key)
-        return Identity("api_key", entry.id, principal_of(entry))
+        return Identity("api_key", entry.id, principal_of_key(entry))
 
     def _provider(self, issuer: str) -> ProviderLogin:
         found = next((each for each in self._login.providers if each.issuer == issuer), None)

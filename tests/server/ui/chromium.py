@@ -21,8 +21,8 @@ from server.gateways import cedar, serve_app
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.access.api_keys import ApiKeyFile
 from lance_bridge_server.access.audit import open_audit_log
+from lance_bridge_server.access.authentication import ApiKeyFile
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.gateway import Gateway

@@ -15,7 +15,7 @@ from server.authenticated import LIST, Clock, Served, serve, serve_settings, wri
 from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
 
-from lance_bridge_server.access.api_keys import ApiKeyFile, ApiKeys, principal_of
+from lance_bridge_server.access.authentication import ApiKeyFile, ApiKeys, principal_of_key
 from lance_bridge_server.access.login import Identity, Seal, Sessions
 from lance_bridge_server.config import LoginSettings
 
@@ -331,7 +331,7 @@ def sessions_at(clock: Clock, keys: ApiKeyFile) -> Sessions:
 
 def identity(keys: ApiKeyFile, key: str) -> Identity:
     entry = ApiKeys(keys).find(key)
-    return Identity("api_key", entry.id, principal_of(entry))
+    return Identity("api_key", entry.id, principal_of_key(entry))
 
 
 def _token(page: httpx.Response) -> str:

@@ -29,8 +29,7 @@ from . import lancedb
 from .access.origins import LocalHosts
 from .access.visibility import no_store
 from .errors import error_answer, error_headers, error_of_status, public_text
-from .gateway.execution import Execution
-from .gateway.gateway import Gateway
+from .gateway.gateway import Execution, Gateway
 from .gateway.threads import TimeLimit, requested_seconds
 from .http.calls import (
     BodyTooLargeError,

@@ -99,4 +99,4 @@ def test_describing_a_table_through_a_gateway_takes_few_functions(tmp_path: Path
         response = anyio.run(describe)
     assert response.json()["location"].endswith("t.lance")
     assert len(functions) <= 131, sorted(functions)
-    assert len({file for file, _ in functions}) <= 36
+    assert len({file for file, _ in functions}) <= 33

@@ -11,7 +11,7 @@ from .jobs.engine import address_in
 from .jobs.indexing import build_index, index_request
 from .jobs.tasks import RESULTS_DDL, spark_failures, unpack, write_rows
 from .lookup import find_table
-from .source.arrays import ToLance, to_spark
+from .source.conversion import ToLance, to_spark
 from .source.options import APPEND, Write, WriteOptions, load
 from .source.writer import Commit, Job, Target, Written, fragments_of
 

@@ -32,8 +32,8 @@ from pyspark.sql.types import (
 from lance_bridge import blobs
 from lance_bridge_spark import schemas
 from lance_bridge_spark.schemas import batch_schema, new_schema, spark_schema
-from lance_bridge_spark.source import arrays
-from lance_bridge_spark.source.schema_compat import match_columns
+from lance_bridge_spark.source import conversion
+from lance_bridge_spark.source.conversion import match_columns
 from lance_bridge_spark.source.worker_calls import LanceValueError
 
 from .source_helpers import source
@@ -365,9 +365,9 @@ def test_values_are_the_same_after_spark(case: TypeCase) -> None:
         rows = rows_of(case, shape)
         [batch] = rows.to_batches()
         expected = batch_schema(spark_schema(rows.schema))
-        read = arrays.to_spark(_as_read(rows.schema, batch), expected)
+        read = conversion.to_spark(_as_read(rows.schema, batch), expected)
         assert read.schema.equals(expected)
-        back = arrays.to_lance(read.column("c"), rows.schema.field("c"))
+        back = conversion.to_lance(read.column("c"), rows.schema.field("c"))
         assert back.type.equals(rows.schema.field("c").type), shape
         assert plain(back) == plain(rows.column("c")), shape
 
@@ -409,4 +409,4 @@ def test_runs_of_rows_have_few_bytes_and_at_least_one_row() -> None:
 def test_a_value_that_the_type_cannot_hold_is_refused_with_the_column() -> None:
     for given, dtype in ((pa.array([300]), pa.uint8()), (pa.array([2**40]), pa.time32("s"))):
         with pytest.raises(InvalidInputError, match="Column 'c'"):
-            arrays.to_lance(given, pa.field("c", dtype))
+            conversion.to_lance(given, pa.field("c", dtype))

@@ -15,7 +15,7 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidInputErro
 
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.lookup import find_table
-from lance_bridge_spark.source import arrays
+from lance_bridge_spark.source import conversion
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 from lance_bridge_spark.source.writer import LanceWriter, commit_once, fragments_of
 
@@ -350,7 +350,7 @@ def batch(values: list[Any], kind: pa.DataType) -> pa.RecordBatch:
 def stored(values: list[Any], given: pa.DataType, kind: pa.DataType) -> list[Any]:
     """Return values as a table keeps them that has a column of ``kind``."""
     schema = pa.schema([pa.field("v", kind)])
-    [made] = arrays.ToLance(iter([batch(values, given)]), schema, {"v": "v"})
+    [made] = conversion.ToLance(iter([batch(values, given)]), schema, {"v": "v"})
     made.validate(full=True)
     assert made.schema == schema
     found: list[Any] = made.column(0).to_pylist()
@@ -360,23 +360,23 @@ def stored(values: list[Any], given: pa.DataType, kind: pa.DataType) -> list[Any
 def test_vectors_go_both_ways_without_a_copy() -> None:
     values = pa.array([1.0, 2.0, 3.0, 4.0], pa.float32())
     fixed = pa.FixedSizeListArray.from_arrays(values, type=VECTOR)
-    lists = arrays.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)])).column(0)
+    lists = conversion.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)])).column(0)
     assert lists.values.buffers()[1].address == values.buffers()[1].address
     schema = pa.schema([("v", VECTOR)])
-    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    [made] = conversion.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
     assert made.column(0).values.buffers()[1].address == values.buffers()[1].address
 
 
 def test_a_slice_of_vectors_is_read_from_where_it_begins() -> None:
     fixed = pa.array([[1, 2], [3, 4], [5, 6]], VECTOR).slice(1)
-    found = arrays.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)]))
+    found = conversion.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)]))
     assert found.column(0).to_pylist() == [[3, 4], [5, 6]]
 
 
 def test_a_slice_of_lists_is_stored_from_where_it_begins() -> None:
     lists = pa.array([[1.0, 2.0], None, [3.0, 4.0], [5.0, 6.0]], LISTS).slice(1)
     schema = pa.schema([("v", VECTOR)])
-    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    [made] = conversion.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
     assert made.column(0).to_pylist() == [None, [3.0, 4.0], [5.0, 6.0]]
 
 
@@ -412,7 +412,7 @@ def test_decimals_are_copied_to_where_lance_can_read_them() -> None:
         unaligned = pa.Array.from_buffers(kind, 1, [None, buffer.slice(0, 16)])
     assert unaligned.buffers()[1].address % 16
     schema = pa.schema([("v", kind)])
-    [made] = arrays.ToLance(iter([pa.record_batch({"v": unaligned})]), schema, {"v": "v"})
+    [made] = conversion.ToLance(iter([pa.record_batch({"v": unaligned})]), schema, {"v": "v"})
     assert made.column(0).buffers()[1].address % 16 == 0
 
 
@@ -423,7 +423,7 @@ def test_lists_that_are_all_empty_get_the_offsets_that_lance_reads() -> None:
     kind = pa.list_(pa.string())
     lists = pa.Array.from_buffers(kind, 2, [None, offsets], children=[texts])
     schema = pa.schema([("v", kind)])
-    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    [made] = conversion.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
     assert made.column(0).to_pylist() == [[], []]
     assert made.column(0).values.buffers()[1].size >= 4
 
@@ -431,4 +431,4 @@ def test_lists_that_are_all_empty_get_the_offsets_that_lance_reads() -> None:
 def test_batches_without_rows_are_left_out() -> None:
     schema = pa.schema([("v", pa.string())])
     given = [batch([], pa.string()), batch(["x"], pa.string()), batch([], pa.string())]
-    assert [b.num_rows for b in arrays.ToLance(iter(given), schema, {"v": "v"})] == [1]
+    assert [b.num_rows for b in conversion.ToLance(iter(given), schema, {"v": "v"})] == [1]

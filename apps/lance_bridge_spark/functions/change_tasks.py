@@ -26,7 +26,7 @@ from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
 from ..schemas import ROW_ADDRESS, ROW_ID
-from ..source import arrays
+from ..source import conversion
 from ..source.writer import Target
 
 ACTION = "_lance_bridge_action"
@@ -196,7 +196,7 @@ class Writing:
     def _complete(self, rows: pa.RecordBatch, action: Action) -> pa.RecordBatch:
         """Return new rows in the table's schema; columns that are not set keep their old values."""
         columns = {
-            name: arrays.to_lance(rows.column(f"{VALUE}{place}"), self._schema.field(name))
+            name: conversion.to_lance(rows.column(f"{VALUE}{place}"), self._schema.field(name))
             for place, name in enumerate(self._job.values)
             if name in action.columns
         }
@@ -216,7 +216,7 @@ class Writing:
         with self._reading() as dataset:
             found = blobs.take_rows(dataset, ids.cast(pa.uint64()), names)
         columns = {name: _combine_chunks(column) for name, column in found.items()}
-        return {n: arrays.to_lance(c, self._schema.field(n)) for n, c in columns.items()}
+        return {n: conversion.to_lance(c, self._schema.field(n)) for n, c in columns.items()}
 
     @contextmanager
     def _reading(self) -> Iterator[lance.LanceDataset]:

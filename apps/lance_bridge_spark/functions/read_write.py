@@ -27,7 +27,7 @@ from lance_bridge.requests import LATEST, Ref
 from ..addresses import address_of
 from ..lookup import create_table, find_table
 from ..schemas import batch_schema, new_schema, nullable, spark_schema
-from ..source import arrays
+from ..source import conversion
 from ..source.options import FORMAT, Options, address_options, load
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
@@ -153,7 +153,7 @@ def take(
     if row_ids:
         rows = _take_by_ids(target, row_ids, names)
     expected = batch_schema(as_read)
-    batches = [arrays.to_spark(batch, expected) for batch in rows.to_batches()]
+    batches = [conversion.to_spark(batch, expected) for batch in rows.to_batches()]
     frame: DataFrame = spark.createDataFrame(
         pa.Table.from_batches(batches, schema=expected), schema=as_read
     )

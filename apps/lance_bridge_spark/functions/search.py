@@ -35,7 +35,7 @@ from lance_bridge.requests import Ref
 
 from ..addresses import Access
 from ..schemas import ROW_ID, batch_schema
-from ..source import arrays, planning
+from ..source import conversion, planning
 from ..source.options import DISTANCE
 from .change import Snapshot
 from .filters import Condition, sql_of
@@ -330,7 +330,7 @@ def _search_part(
             if batch.num_rows:
                 places = batch.column(_INDEX)
                 marked = batch.append_column(_QUERY, ids.take(places))
-                yield arrays.to_spark(marked, expected)
+                yield conversion.to_spark(marked, expected)
 
 
 def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -350,7 +350,7 @@ def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             rows = found.take(pa.array(places)).combine_chunks().to_batches()
             columns = {name: rows[0].column(name) for name in search.names}
             own = {field.name: some.column(field.name) for field in _FOUND}
-            yield arrays.to_spark(pa.RecordBatch.from_pydict({**own, **columns}), expected)
+            yield conversion.to_spark(pa.RecordBatch.from_pydict({**own, **columns}), expected)
 
 
 def _require_vector(vector: Sequence[float | None], search: Search) -> None:

@@ -23,7 +23,7 @@ from lance_bridge.requests import LATEST, Ref
 from ..addresses import Access, address_of
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema, require_writable, spark_schema
-from ..source.arrays import spread, to_lance, to_spark
+from ..source.conversion import spread, to_lance, to_spark
 from .tasks import (
     RESULTS_DDL,
     Phases,

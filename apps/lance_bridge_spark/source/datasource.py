@@ -24,7 +24,7 @@ from lance_bridge.requests import Ref
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
-from . import schema_compat
+from . import conversion
 from .options import (
     APPEND,
     FORMAT,
@@ -72,7 +72,7 @@ class LanceSource(DataSource):
             read = options.reading()
             dataset, access, search = self._open(options, read, Scan())
             self._pinned = access, search
-            return schema_compat.read_schema(dataset.schema, access.address.name, read, search)
+            return conversion.read_schema(dataset.schema, access.address.name, read, search)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class LanceSource(DataSource):
                 dataset, access, search = self._open(options, read, scan or Scan())
             name = access.address.name
             if scan is None or scan.aggregate is None:
-                schema_compat.check_readable(schema, dataset.schema, name, search)
+                conversion.check_readable(schema, dataset.schema, name, search)
             if read.filter is not None:
                 check_predicate(dataset, name, read.filter, "Option 'filter'")
             return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
@@ -99,7 +99,7 @@ class LanceSource(DataSource):
             read = options.reading()
             stream = Stream(options.address(), options, read)
             reading, dataset = stream.reading(schema, read)
-            schema_compat.check_readable(schema, dataset.schema, stream.address.name, None)
+            conversion.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
                 check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")
             return _stream_reader(stream, reading)

@@ -17,7 +17,7 @@ from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema
-from . import arrays, planning
+from . import conversion, planning
 from .options import BATCH_ROWS, Aggregate, ReadOptions, Scan, Search
 from .planning import Fragments, columns_of, partial_aggregates, partial_by_group
 from .worker_calls import spark_call
@@ -94,7 +94,7 @@ class Reading:
         what = f"Table '{self.access.address.name}' could not be read"
         with translate_query_errors(what):
             for batch in self._scanner(dataset, part, expected.names).to_batches():
-                yield arrays.to_spark(batch, expected)
+                yield conversion.to_spark(batch, expected)
 
     def _aggregate(
         self,

@@ -44,7 +44,7 @@ from lance_bridge.storage import MAIN
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import create_table, find_table
 from ..schemas import new_schema, nullable
-from . import arrays, schema_compat
+from . import conversion
 from .options import OVERWRITE, REPLACE_FRAGMENTS, Write, WriteOptions
 from .worker_calls import spark_call
 
@@ -239,7 +239,7 @@ class Target:
             ServiceUnavailableError: (17)
         """
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        rows = arrays.ToLance(batches, schema, self.names)
+        rows = conversion.ToLance(batches, schema, self.names)
         first = next(rows, None)
         if first is None:
             return Written((), 0)
@@ -273,8 +273,8 @@ class Job:
         table, dataset = find_or_create(address, schema, write, options)
         keeps = not (options.overwrite_schema and write.mode == OVERWRITE)
         if keeps:
-            schema_compat.require_vectors(dataset.schema, options.vectors, address.name)
-            names = schema_compat.match_columns(schema, dataset.schema, address.name)
+            conversion.require_vectors(dataset.schema, options.vectors, address.name)
+            names = conversion.match_columns(schema, dataset.schema, address.name)
             self._schema = blobs.as_written(dataset.schema)
             if write.mode == OVERWRITE:
                 blobs.refuse_overwrite(dataset.schema, address.name)
@@ -499,7 +499,7 @@ class StagedWriter(DataSourceArrowWriter):
             place,
             place.location,
             stored.serialize().to_pybytes(),
-            schema_compat.match_columns(schema, stored, address.name),
+            conversion.match_columns(schema, stored, address.name),
             "overwrite" if self._stage.replaces else "create",
             options.for_lance(),
         )

@@ -29,7 +29,7 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress
 from ..schemas import COMMENT
-from ..source import schema_compat
+from ..source import conversion
 from . import columns, tables
 
 Args = Mapping[str, Any]
@@ -89,7 +89,7 @@ def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
     for change in retyped:
         stored = _type_of(dataset, change["field"])
         wanted = columns.to_arrow_type(change["type"])
-        if not schema_compat.fits(stored, wanted):
+        if not conversion.fits(stored, wanted):
             raise TableSchemaValidationError(
                 f"Schema evolution cannot make column '{canonical(change['field'])}' of table "
                 f"'{table.name}' {wanted} of {stored}, which does not fit into it: CAST the "

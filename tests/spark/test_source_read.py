@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
 
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.source import planning, with_catalogs
+from lance_bridge_spark.source import reading, with_catalogs
 from lance_bridge_spark.source.worker_calls import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read, source
@@ -166,7 +166,7 @@ def test_batches_have_the_size_asked_for(place: str) -> None:
     ],
 )
 def test_batches_are_as_large_as_memory_is_known_to_allow(kind: pa.DataType, rows: int) -> None:
-    assert planning.batch_rows([kind]) == rows
+    assert reading.batch_rows([kind]) == rows
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_a_group_comes_once_for_so_many_rows(
 ) -> None:
     path = str(tmp_path / "many")
     lance.write_dataset(pa.table({"n": pa.array([1, 2] * 50, pa.int32())}), path)
-    monkeypatch.setattr(planning, "_ROWS", 30)
+    monkeypatch.setattr(reading, "_ROWS", 30)
     options = {
         "path": path,
         "batch_size": 10,
@@ -605,12 +605,12 @@ def indexed(tmp_path: Path) -> lance.LanceDataset:
 def test_rows_are_counted_by_indices_whatever_their_names_and_the_values_are(
     indexed: lance.LanceDataset, predicate: str, expected: int | None
 ) -> None:
-    assert planning.rows_by_index(indexed, predicate) == expected
+    assert reading.rows_by_index(indexed, predicate) == expected
 
 
 def test_rows_are_not_counted_by_an_index_that_lacks_some(indexed: lance.LanceDataset) -> None:
     more = pa.table({"id": [5], "word": ["new"], "other": [5]})
     dataset = lance.write_dataset(more, indexed.uri, mode="append")
-    assert planning.rows_by_index(dataset, "id = 5") is None
+    assert reading.rows_by_index(dataset, "id = 5") is None
     dataset.optimize.optimize_indices()
-    assert planning.rows_by_index(dataset, "id = 5") == 2
+    assert reading.rows_by_index(dataset, "id = 5") == 2

@@ -35,7 +35,7 @@ from lance_bridge.requests import Ref
 
 from ..addresses import Access
 from ..schemas import ROW_ID, batch_schema
-from ..source import conversion, planning
+from ..source import conversion, reading
 from ..source.options import DISTANCE
 from .change import Snapshot
 from .filters import Condition, sql_of
@@ -260,8 +260,8 @@ def _parts(target: Snapshot, column: str) -> tuple[tuple[int, ...] | None, ...]:
     indexed = {name for each in target.dataset.describe_indices() for name in each.field_names}
     if column in indexed:
         return (None,)
-    width = planning.width_of([target.schema.field(column).type])
-    groups = planning.grouped(planning.rows_of(target.dataset), width, planning.Sizes())
+    width = reading.width_of([target.schema.field(column).type])
+    groups = reading.group_fragments(reading.rows_of(target.dataset), width, reading.Sizes())
     return tuple(each.ids for each in groups) or ((),)
 
 
@@ -323,7 +323,7 @@ def _search_part(
             nearest={**search.options, "q": asked},
             filter=search.filter,
             prefilter=True,
-            fragments=planning.fragments_of(dataset, fragments),
+            fragments=reading.fragments_of(dataset, fragments),
             with_row_id=True,
         ).to_batches()
         for batch in reader:

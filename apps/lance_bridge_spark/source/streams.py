@@ -46,10 +46,8 @@ from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress
 from ..lookup import find_table
-from . import planning
 from .options import Options, ReadOptions, Scan, Write, WriteOptions, whole_number
-from .planning import Fragments, rows_of
-from .reading import Reading
+from .reading import Fragments, Reading, group_fragments, rows_of
 from .worker_calls import spark_call
 from .writer import Job, Written, fragments_of
 
@@ -396,7 +394,7 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def _parts(self, version: int, rows: list[tuple[int, int]]) -> list[InputPartition]:
         reading = self._reading
-        groups = planning.grouped(rows, reading.width, reading.sizes)
+        groups = group_fragments(rows, reading.width, reading.sizes)
         return [Part(version, group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -33,7 +33,7 @@ from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS
 from ..source.options import Options, ReadOptions, entry_to_json
-from ..source.planning import stored_bytes
+from ..source.reading import stored_bytes
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
 from . import columns

@@ -2,8 +2,8 @@
 
 A new type begins in the table of plain types, `lance_bridge.type_table`. This module has what a
 table of plain types cannot say: types with parameters and with parts, types that only one side has,
-and the schema of a new table. `source.arrays` converts the values, and `sql.columns` adds what only
-SQL has, such as ``varchar(n)``. Packages that read or write tables with Spark use this module, too.
+the schema of a new table, and what only SQL has, such as ``varchar(n)``. `source.conversion`
+converts the values. Packages that read or write tables with Spark use this module, too.
 
 Spark requires Arrow batches with exactly the types that it derives from its own schema. So each
 Lance type is read as the Spark type that can hold all its values, and its values are converted.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from lance_namespace.errors import LanceNamespaceError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from lance_bridge.blobs import BLOB, is_blob, is_blob_type
+from lance_bridge.blobs import BLOB, has_blobs, is_blob, is_blob_type
 from lance_bridge.errors import invalid
 from lance_bridge.type_table import plain_type
 
@@ -363,6 +364,170 @@ def nullable(schema: spark.StructType) -> spark.StructType:
     """Return a schema whose columns are all nullable, as Spark makes them when it saves data."""
     fields = [spark.StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
     return spark.StructType(fields)
+
+
+# -- schemas in SQL --------------------------------------------------------------------------------
+#
+# The JSON of Spark's schemas, with what those of the data source lack: the lengths of strings, and
+# the comments of nested fields.
+
+LENGTH_TYPE = "spark.type"
+"""The key in a column's metadata for ``char(n)`` and ``varchar(n)``; Spark checks the lengths."""
+_LENGTH_CHECKED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's own key for string columns whose lengths it checks."""
+_COLLATIONS = "__COLLATIONS"
+"""Spark's own key for the collations of a column's strings."""
+
+Json = dict[str, Any]
+
+
+def schema_to_json(schema: pa.Schema) -> str:
+    """Return the JSON text of the ``StructType`` for Spark."""
+    struct = spark_schema(schema).jsonValue()
+    return json.dumps(_add_metadata(struct, list(schema)))
+
+
+def _add_metadata(struct: Any, fields: list[pa.Field]) -> Any:
+    """Return the JSON of a struct with the metadata of its fields, at every depth."""
+    pairs = zip(struct["fields"], fields, strict=True)
+    return {**struct, "fields": [_add_field_metadata(each, field) for each, field in pairs]}
+
+
+def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
+    metadata: Json = {}
+    comment = (field.metadata or {}).get(COMMENT.encode())
+    if comment is not None:
+        metadata[COMMENT] = comment.decode(errors="replace")
+    metadata |= stored_metadata(field)
+    exact = (field.metadata or {}).get(LENGTH_TYPE.encode())
+    if exact is not None:
+        metadata[_LENGTH_CHECKED] = exact.decode(errors="replace")
+    return {
+        **spark_json,
+        "type": _add_type_metadata(spark_json["type"], field.type),
+        "metadata": metadata,
+    }
+
+
+def _add_type_metadata(spark_json: Any, dtype: pa.DataType) -> Any:
+    if not isinstance(spark_json, dict):
+        return spark_json
+    if arrow.is_struct(dtype):
+        return _add_metadata(spark_json, [dtype.field(i) for i in range(dtype.num_fields)])
+    if spark_json.get("type") == "array":
+        return {
+            **spark_json,
+            "elementType": _add_type_metadata(spark_json["elementType"], dtype.value_type),
+        }
+    return spark_json
+
+
+def converted_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns whose values in Spark differ from the stored ones, at any depth.
+
+    A type that differs only in layout, such as ``large_string``, is not converted.
+    """
+    return [f.name for f in schema if has_blobs(f) or _is_converted(f.type)]
+
+
+def _is_converted(dtype: pa.DataType) -> bool:
+    if isinstance(dtype, pa.BaseExtensionType):
+        return True
+    if arrow.is_map(dtype):
+        return _is_converted(dtype.key_type) or _is_converted(dtype.item_type)
+    if arrow.is_nested(dtype):
+        return any(_is_converted(dtype.field(i).type) for i in range(dtype.num_fields))
+    if arrow.is_duration(dtype):
+        return True  # its literals differ between Lance and Spark
+    return bool(read_type(dtype) != dtype and not any(same(dtype) for same in _SAME_VALUES))
+
+
+_SAME_VALUES = (
+    arrow.is_large_string,
+    arrow.is_string_view,
+    arrow.is_large_binary,
+    arrow.is_binary_view,
+)
+
+
+def schema_from_json(text: str, vectors: Mapping[str, int] | None = None) -> pa.Schema:
+    """Return the Arrow schema of a table with these columns.
+
+    Args:
+        text: The JSON text of a ``StructType``.
+        vectors: The length of vectors by column, as for `new_schema`.
+
+    Raises:
+        InvalidInputError: (13) a type that Lance does not have, or an invalid vector.
+    """
+    parsed = json.loads(text)
+    _refuse_collations_of_lengths(parsed)
+    struct = spark.StructType.fromJson(parsed)
+    schema = new_schema(_without_lengths(struct), vectors)
+    return pa.schema([_with_metadata(field, struct[field.name]) for field in schema])
+
+
+def type_from_json(text: str) -> pa.DataType:
+    """Return the Arrow type for the JSON text of a type of Spark.
+
+    Raises:
+        InvalidInputError: (13) Lance has no such type.
+    """
+    spark_json = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
+    return schema_from_json(json.dumps({"type": "struct", "fields": [spark_json]})).field(0).type
+
+
+def length_in(text: str) -> str | None:
+    """Return ``varchar(10)`` or ``char(3)`` if that is the JSON text of a type, or None."""
+    found = json.loads(text)
+    return found if str(found).startswith(("char(", "varchar(")) else None
+
+
+def _without_lengths(struct: spark.StructType) -> spark.StructType:
+    """Return the columns with ``char(n)`` and ``varchar(n)`` as strings: Arrow lacks them."""
+    return spark.StructType(
+        [
+            spark.StructField(each.name, spark.StringType(), each.nullable, each.metadata)
+            if isinstance(each.dataType, spark.CharType | spark.VarcharType)
+            else each
+            for each in struct.fields
+        ]
+    )
+
+
+def _refuse_collations_of_lengths(struct: Json) -> None:
+    """Raise InvalidInput (13) for a ``char(n)`` with a collation, which PySpark's type loses."""
+    for each in struct["fields"]:
+        type_json = json.dumps(each["type"])
+        has_collation = _COLLATIONS in (each.get("metadata") or {}) or " collate " in type_json
+        if has_collation and "char(" in type_json:
+            raise collation_error(each["name"], type_json.strip('"'))
+
+
+def _with_metadata(field: pa.Field, given: spark.StructField) -> pa.Field:
+    """Return a column with the lengths of strings and the comments of fields as metadata."""
+    metadata = dict(field.metadata or {})
+    if isinstance(given.dataType, spark.CharType | spark.VarcharType):
+        metadata[LENGTH_TYPE.encode()] = given.dataType.simpleString().encode()
+    dtype = _add_comments(field.type, given.dataType)
+    return field.with_type(dtype).with_metadata(metadata or None)
+
+
+def _add_comments(dtype: pa.DataType, given: spark.DataType) -> pa.DataType:
+    if isinstance(given, spark.StructType) and arrow.is_struct(dtype):
+        children = [dtype.field(i) for i in range(dtype.num_fields)]
+        return pa.struct([_add_comment(child, given[child.name]) for child in children])
+    if isinstance(given, spark.ArrayType) and arrow.is_list(dtype):
+        inner = dtype.value_field
+        return pa.list_(inner.with_type(_add_comments(inner.type, given.elementType)))
+    return dtype
+
+
+def _add_comment(field: pa.Field, given: spark.StructField) -> pa.Field:
+    comment = (given.metadata or {}).get(COMMENT)
+    dtype = _add_comments(field.type, given.dataType)
+    metadata = {**(field.metadata or {}), **({COMMENT: comment} if comment else {})}
+    return field.with_type(dtype).with_metadata(metadata or None)
 
 
 # -- names of columns ------------------------------------------------------------------------------

@@ -225,6 +225,18 @@ def whole_number(what: str, text: str, least: int = 1, most: int = 2**63 - 1) ->
     return int(text)
 
 
+def vectors_in(properties: Mapping[str, str]) -> dict[str, int]:
+    """Return the lengths of vectors that a new table's properties declare, by column.
+
+    The property ``'vector.v' = '16'`` makes column ``v`` vectors of 16 elements.
+    """
+    return {
+        key.removeprefix(VECTOR_PREFIX): whole_number(f"Property '{key}'", value)
+        for key, value in properties.items()
+        if key.startswith(VECTOR_PREFIX)
+    }
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """Options that say what to read, and how to split it into tasks and batches."""

@@ -28,9 +28,9 @@ from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress
-from ..schemas import COMMENT
+from ..schemas import COMMENT, LENGTH_TYPE, length_in, type_from_json
 from ..source import conversion
-from . import columns, tables
+from . import tables
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -88,7 +88,7 @@ def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
     dataset = table.open() if retyped else None
     for change in retyped:
         stored = _type_of(dataset, change["field"])
-        wanted = columns.to_arrow_type(change["type"])
+        wanted = type_from_json(change["type"])
         if not conversion.fits(stored, wanted):
             raise TableSchemaValidationError(
                 f"Schema evolution cannot make column '{canonical(change['field'])}' of table "
@@ -152,7 +152,7 @@ def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Seque
 
 def _new_field(change: Change) -> pa.Field:
     comment = change.get("comment")
-    dtype = columns.to_arrow_type(change["type"])
+    dtype = type_from_json(change["type"])
     return pa.field(change["field"][-1], dtype, metadata={COMMENT: comment} if comment else None)
 
 
@@ -195,10 +195,10 @@ def _store_lengths(table: Table, changes: Sequence[Change]) -> None:
     notes: list[UpdateFieldMetadataEntry] = []
     for change in changes:
         if change["kind"] == "update_type":
-            path, length = canonical(change["field"]), columns.length_in(change["type"])
-            before = metadata_of(find_column(found, table, path)).get(columns.TYPE)
+            path, length = canonical(change["field"]), length_in(change["type"])
+            before = metadata_of(find_column(found, table, path)).get(LENGTH_TYPE)
             if length != before:
-                notes.append(UpdateFieldMetadataEntry(path=path, metadata={columns.TYPE: length}))
+                notes.append(UpdateFieldMetadataEntry(path=path, metadata={LENGTH_TYPE: length}))
     if notes:
         update_field_metadata(table, LATEST, notes)
 
@@ -214,7 +214,7 @@ def _to_entry(change: Change) -> AlterColumnsEntry:
 
 def _to_request_type(change: Change) -> dict[str, Any]:
     """Return a type as the namespace's requests spell it."""
-    dtype = columns.to_arrow_type(change["type"])
+    dtype = type_from_json(change["type"])
     if pa.types.is_nested(dtype):
         raise unsupported(
             f"Column '{canonical(change['field'])}' cannot become {change['type']}: Lance "

@@ -47,8 +47,9 @@ from lance_bridge.type_table import columns_of
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
+from ..schemas import schema_from_json, schema_to_json
+from ..source.options import vectors_in
 from ..source.writer import Commit, Stage, kept_fragments, table_of
-from .columns import to_arrow, to_spark
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -107,8 +108,8 @@ class Definition:
         return bool(json.loads(self.struct).get("fields"))
 
     def schema(self) -> pa.Schema:
-        """Return the table's Arrow schema. Raises InvalidInput (13) as `to_arrow` does."""
-        return to_arrow(self.struct, self.properties)
+        """Return the table's Arrow schema. Raises InvalidInput (13) as `schema_from_json` does."""
+        return schema_from_json(self.struct, vectors_in(self.properties))
 
 
 def _check_provider(path: Path, provider: str) -> None:
@@ -313,7 +314,7 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
 
 
 def _stage_answer(stage: Stage) -> Answer:
-    schema = to_spark(stage.schema())
+    schema = schema_to_json(stage.schema())
     return {"stage": stage.to_json(), "schema": schema, "properties": dict(stage.properties)}
 
 

@@ -31,12 +31,11 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
-from ..schemas import ROW_ADDRESS
+from ..schemas import ROW_ADDRESS, converted_columns, schema_to_json
 from ..source.options import Options, ReadOptions, entry_to_json
 from ..source.reading import stored_bytes
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
-from . import columns
 from .new_tables import LANCE, Data, Definition, publish_new
 
 Args = Mapping[str, Any]
@@ -147,8 +146,8 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
         rows = int(dataset.count_rows())
         size = stored_bytes(dataset)
     return {
-        "schema": columns.to_spark(dataset.schema),
-        "converted": columns.converted_columns(dataset.schema),
+        "schema": schema_to_json(dataset.schema),
+        "converted": converted_columns(dataset.schema),
         "opaque": blobs.columns_with_blobs(dataset.schema, dataset.schema.names),
         "version": int(dataset.version),
         "rows": rows,

@@ -2,8 +2,8 @@
 
 The driver finds the table (`lookup`) and chooses a version. Executors get an `Access`: the
 location, that version and the storage options, so that a task calls the catalog only if its
-credentials are about to expire. `connections` is imported lazily: importing it takes a worker
-longer than a small task.
+credentials are about to expire. What connects to a catalog is imported lazily: importing it takes
+a worker longer than a small task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNamespace
 
-from lance_bridge.config import named_catalogs
+from lance_bridge.config import environment, named_catalogs
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.names import parts_of
@@ -50,9 +50,25 @@ class CatalogAddress:
             InvalidInputError: (13) no such catalog, bad properties, or pylance's own namespace.
             UnsupportedOperationError: (0) an extra is missing.
         """
-        from . import connections  # noqa: PLC0415 - see the top of this file
+        from lance_bridge.registry import require_lance_bridge  # noqa: PLC0415 - see the top
 
-        return connections.connect(self.name, self.properties)
+        namespace = _connect_once(self.name, tuple(sorted(self.properties.items())))
+        return require_lance_bridge(namespace, self.name, "Give Spark the location of its table")
+
+
+@lru_cache(maxsize=32)
+def _connect_once(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
+    from lance_bridge.namespace import LanceBridgeNamespace  # noqa: PLC0415 - see the top
+    from lance_bridge.registry import connect, implementation  # noqa: PLC0415
+
+    properties = dict(items)
+    impl = properties.pop("impl", None)
+    if impl is None:
+        return connect(name, properties)
+    cls = implementation(impl)  # a class, or a catalog of the configuration file
+    if issubclass(cls, LanceBridgeNamespace):
+        properties = {**environment(cls.config_type, name), **properties}
+    return connect(impl, properties)
 
 
 @dataclass(frozen=True)
@@ -73,12 +89,10 @@ class TableAddress:
 
     def vend(self, *, write: bool) -> dict[str, str] | None:
         """Return storage options of the table from the catalog, or None if there are none."""
-        from . import connections  # noqa: PLC0415 - see the top of this file
-
         if self.catalog is None:
             return dict(self.storage) or None
-        table = connections.load_table(self.catalog.connect(), self.path)
-        return table.storage_options(write=write)
+        tables = self.catalog.connect().tables
+        return tables.load(tables.path_of(self.path)).storage_options(write=write)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,27 @@
-"""Tables on the driver, with their names in Spark."""
+"""Tables on the driver, with their names in Spark: tables of catalogs, and those at a location."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import lance
 import pyarrow as pa
 from lance_namespace import CreateTableRequest
 from lance_namespace.errors import TableNotFoundError
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
+from lance_bridge.config import CatalogConfig
+from lance_bridge.connection import Connection
 from lance_bridge.dataset import Rows, write_first
+from lance_bridge.errors import unsupported
+from lance_bridge.locations import check
+from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.table import Table
 
 from .addresses import Access, TableAddress
-from .connections import load_table, location_table
 from .redaction import redact_logs
 
 
@@ -55,8 +62,14 @@ def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
         if table.is_declared():
             raise TableNotFoundError(f"There is no Lance table at {address.location}")
     else:
-        table = load_table(address.catalog.connect(), address.path, entry)
+        table = _load(address.catalog.connect(), address.path, entry)
     return SparkTable(table.connection, table.record, address)
+
+
+def _load(namespace: LanceBridgeNamespace, path: Path, entry: TableRecord | None) -> Table:
+    if entry is not None:
+        return Table(namespace.connection, entry)
+    return namespace.tables.load(namespace.tables.path_of(path))
 
 
 def create(address: TableAddress, schema: pa.Schema) -> None:
@@ -67,3 +80,69 @@ def create(address: TableAddress, schema: pa.Schema) -> None:
         return
     request = CreateTableRequest(id=list(address.path), mode="Create")
     address.catalog.connect().create_table(request, empty)
+
+
+# -- tables without a catalog ----------------------------------------------------------------------
+
+_ANY = NameRule("table", re.compile(r".+", re.DOTALL), "a location", 10_000)
+_NO_NAMES = "a location has no catalog: give the table's name in one"
+
+
+class LocationCatalog(Catalog):
+    """A catalog of one table, which is named by its location and has no entry to change."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            namespace_levels=(),
+            table_rule=_ANY,
+            no_namespace_changes=_NO_NAMES,
+            no_rename=_NO_NAMES,
+            no_alter=_NO_NAMES,
+            no_managed_tables=_NO_NAMES,
+        )
+
+    def describe_connection(self) -> str:
+        return "location"
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:  # noqa: ARG002 - there are none
+        return ()
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        return NamespaceRecord(path)
+
+    def scan_tables(
+        self,
+        namespace: Path,  # noqa: ARG002 - it has none
+        *,
+        lance_only: bool = False,  # noqa: ARG002
+        after: str | None = None,  # noqa: ARG002
+    ) -> Iterable[TableRecord]:
+        return ()
+
+    def load_table(self, path: Path) -> TableRecord:
+        return TableRecord(path, path[-1], {"table_type": "lance"})
+
+    def create_table(self, record: TableRecord) -> TableRecord:
+        return record
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise unsupported(f"Not supported: {_NO_NAMES}")
+
+    create_namespace = alter_namespace = drop_namespace = _refuse
+    alter_table = drop_table = _refuse
+
+    def close(self) -> None:
+        """Do nothing: no connection is open."""
+
+
+def location_table(location: str, storage: Mapping[str, str]) -> Table:
+    """Return the table at a location, whether it exists or not.
+
+    Raises:
+        InvalidInputError: (13) Lance cannot open such a location.
+    """
+    check(location)
+    catalog = LocationCatalog()
+    config = CatalogConfig.model_validate({"storage.*": dict(storage)})
+    return Table(Connection(catalog, config), catalog.load_table((location,)))

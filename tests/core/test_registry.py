@@ -28,7 +28,7 @@ from lance_bridge import errors as public_errors
 from lance_bridge import namespace as namespace_module
 from lance_bridge.catalog import PORT_VERSION
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_spark.connections import LocationCatalog
+from lance_bridge_spark.spark_tables import LocationCatalog
 
 from .memory_catalog import (
     CAPABILITIES,

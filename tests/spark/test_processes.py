@@ -68,7 +68,6 @@ DRIVERS = (
     "lance_bridge.namespace",
     "lance_bridge.operations",
     "lance_bridge.registry",
-    "lance_bridge_spark.connections",
     "lance_bridge_spark.spark_tables",
 )
 """What only a driver needs."""

@@ -5,8 +5,9 @@ them as `merge_into` does. `address_in` and `find_table` find tables; `build_ind
 """
 
 from .addresses import TableAddress
-from .functions.change import Snapshot, TransactionSpec, apply_change
+from .functions.change import TransactionSpec, apply_change
 from .functions.merge import Clauses, Delete, Insert, Merge, Update
+from .functions.read_write import Snapshot
 from .jobs.engine import address_in
 from .jobs.indexing import build_index, index_request
 from .jobs.tasks import RESULTS_DDL, spark_failures, unpack, write_rows

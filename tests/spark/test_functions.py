@@ -44,8 +44,8 @@ from lance_bridge_spark import (
 )
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.functions import search as searching
-from lance_bridge_spark.functions.change import Outcome, Snapshot, build_operation
-from lance_bridge_spark.functions.change_tasks import Kind
+from lance_bridge_spark.functions.change import Kind, Outcome, build_operation
+from lance_bridge_spark.functions.read_write import Snapshot
 from lance_bridge_spark.lookup import find_table
 
 from .row_tables import DoubledMatchError, Row, made, merged, numbered, ordered, rows_of, version_of

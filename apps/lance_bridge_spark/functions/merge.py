@@ -15,9 +15,8 @@ from lance_bridge.names import find_name, quoted
 
 from ..schemas import ROW_ADDRESS, ROW_ID
 from . import change
-from . import change_tasks as tasks
-from .change import Changed, Plan, Snapshot
-from .change_tasks import Action, Kind
+from .change import Action, Changed, Kind, Plan
+from .read_write import Snapshot
 from .updates import ROW_KEY_COLUMNS, alias_values, as_column, cast_values, columns_to_set
 
 if TYPE_CHECKING:
@@ -298,11 +297,11 @@ class Merge:
             actions.append(Action(Kind.KEEP))
         for place, branch in reversed(list(enumerate(branches))):
             number = F.when(branch.condition, F.lit(place)).otherwise(number)
-        rows = joined.withColumn(tasks.ACTION, number).where(F.col(tasks.ACTION).isNotNull())
+        rows = joined.withColumn(change.ACTION, number).where(F.col(change.ACTION).isNotNull())
         columns = self._columns(branches)
         values = self._values(joined, branches, columns)
         row_keys = [F.col(_ROW_KEYS[key]).alias(key) for key in ROW_KEY_COLUMNS]
-        chosen = rows.select(*row_keys, tasks.ACTION, *alias_values(values))
+        chosen = rows.select(*row_keys, change.ACTION, *alias_values(values))
         inserts = self._clauses.inserted is not None
         return Plan(
             chosen,
@@ -401,7 +400,7 @@ class Merge:
             value = F.lit(None)
             for place, of_step in enumerate(made):
                 if name in of_step:
-                    is_it = F.col(tasks.ACTION) == F.lit(place)
+                    is_it = F.col(change.ACTION) == F.lit(place)
                     value = F.when(is_it, of_step[name]).otherwise(value)
             values.append(value)
         return values

@@ -1,6 +1,7 @@
 """Reading tables as DataFrames, by row ids and by versions, and writing them in every save mode.
 
-Spark itself does not support the modes ``error`` and ``ignore`` for data sources in Python.
+Spark itself does not support the modes ``error`` and ``ignore`` for data sources in Python. A
+`Snapshot` is one version of a table: searches and changes read it, too.
 """
 
 from __future__ import annotations
@@ -31,11 +32,30 @@ from ..source import conversion
 from ..source.options import FORMAT, Options, address_options, load
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
-from .change import Snapshot
 from .filters import Condition, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import lance
+from lance_namespace.errors import TableColumnNotFoundError
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lance_bridge.names import find_name
+
+from ..addresses import Access
+from ..schemas import require_distinct, require_writable
+from ..source.options import SCAN_OPTION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ..spark_tables import SparkTable
+
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -272,3 +292,104 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
             raise
         mode = "append"
     df.write.format(FORMAT).options(**address_options(address), **given).mode(mode).save()
+
+
+# -- one version -----------------------------------------------------------------------------------
+
+_ALL = re.compile(r"(?:^|[(.,])\s*\*")
+"""A star that means all columns, and not a multiplication."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table. Used on the driver only: tasks get its `access`."""
+
+    spark: Any
+    table: SparkTable
+    dataset: lance.LanceDataset
+
+    @classmethod
+    def open(cls, spark: Any, name: str, ref: Ref = LATEST, *, write: bool = False) -> Snapshot:
+        """Open a table by its name or location.
+
+        Raises:
+            InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
+            TableNotFoundError: (4)
+            TableVersionNotFoundError: (11)
+            TableTagNotFoundError: (8)
+            TableBranchNotFoundError: (22)
+            InvalidTableStateError: (19) it is declared, and has no data yet.
+            ServiceUnavailableError: (17)
+        """
+        table = find_table(address_of(spark, name))
+        return cls(spark, table, table.open(ref, write=write))
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+        return self.table.address.name
+
+    @property
+    def version(self) -> int:
+        return int(self.dataset.version)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's schema in Lance."""
+        return self.dataset.schema
+
+    @cached_property
+    def types(self) -> StructType:
+        """The table's schema in Spark."""
+        return spark_schema(self.schema)
+
+    def access(self, *, write: bool = False) -> Access:
+        """Return what tasks need to open this version."""
+        return self.table.access(self.dataset, write=write)
+
+    def require_changeable(self, *, rewrites: bool = True) -> None:
+        """Check that a change by Spark's expressions changes only the columns that it names.
+
+        Args:
+            rewrites: Whether the change writes rows, and does not only delete some.
+
+        Raises:
+            InvalidInputError: (13)
+        """
+        require_distinct(self.spark, self.schema, self.name)
+        if rewrites:
+            require_writable(self.schema.names, self.name)
+
+    def column(self, name: str) -> str:
+        """Return the table's column for a name; case matters only if columns differ only by case.
+
+        Raises:
+            TableColumnNotFoundError: (12)
+            InvalidInputError: (13) it may mean several.
+        """
+        names = self.schema.names
+        found = find_name(name, names)
+        if found is not None:
+            return found
+        raise TableColumnNotFoundError(
+            f"Table '{self.name}' has no column '{name}': it has {', '.join(names)}"
+        )
+
+    def columns_in(self, *expressions: str | None) -> list[str]:
+        """Return a superset of the columns that Spark expressions read.
+
+        A column is included if its name occurs anywhere, even in a string literal.
+        """
+        text = " ".join(each for each in expressions if each is not None)
+        if _ALL.search(text):
+            return list(self.schema.names)
+        folded = text.lower()
+        return [each for each in self.schema.names if each.replace("`", "``").lower() in folded]
+
+    def scan(self, columns: Iterable[str], row_keys: Sequence[str] = ()) -> DataFrame:
+        """Return columns of this version, followed by `row_keys` (row id or address)."""
+        wanted = set(columns)
+        fields = [each for each in self.types.fields if each.name in wanted]
+        fields += [StructField(key, LongType(), nullable=False) for key in row_keys]
+        scan = {SCAN_OPTION: json.dumps({"version": self.version})}
+        return load(self.spark, self.table.address, scan, StructType(fields))

@@ -37,9 +37,8 @@ from ..addresses import Access
 from ..schemas import ROW_ID, batch_schema
 from ..source import conversion, reading
 from ..source.options import DISTANCE
-from .change import Snapshot
 from .filters import Condition, sql_of
-from .read_write import read
+from .read_write import Snapshot, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,9 +15,8 @@ from lance_bridge.errors import invalid
 
 from ..schemas import ROW_ADDRESS, ROW_ID
 from . import change
-from . import change_tasks as tasks
-from .change import Changed, Plan, Snapshot
-from .change_tasks import Action, Kind
+from .change import Action, Changed, Kind, Plan
+from .read_write import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +50,7 @@ def delete(
         target = Snapshot.open(spark, table, write=True)
         target.require_changeable(rewrites=False)
         rows = _select_rows(target, where, ())
-        marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION))
+        marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(change.ACTION))
         return change.apply_change(target, Plan(marked, [Action(Kind.DELETE)], ()))
 
     return change.retry(retries, attempt)
@@ -95,7 +94,7 @@ def update(
         rows = _select_rows(target, where, tuple(values.values()))
         made = cast_values(target, rows, values)
         marked = rows.select(
-            *ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION), *alias_values(list(made.values()))
+            *ROW_KEY_COLUMNS, F.lit(0).alias(change.ACTION), *alias_values(list(made.values()))
         )
         action = Action(Kind.UPDATE, frozenset(made))
         return change.apply_change(target, Plan(marked, [action], tuple(made)))
@@ -144,7 +143,7 @@ def cast_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) ->
 
 def alias_values(values: list[Column]) -> list[Column]:
     """Return new values with the aliases that tasks expect."""
-    return [value.alias(f"{tasks.VALUE}{place}") for place, value in enumerate(values)]
+    return [value.alias(f"{change.VALUE}{place}") for place, value in enumerate(values)]
 
 
 def as_column(value: Any) -> Column:

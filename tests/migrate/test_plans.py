@@ -22,8 +22,8 @@ from spark.sql_helpers import set_conf
 
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.arrow_files import ArrowFiles
-from lance_bridge_migrate.migrations import loading
-from lance_bridge_migrate.migrations.convert_options import ConvertOptions, LoadFacts
+from lance_bridge_migrate.migrations.convert import ConvertOptions, arrow_candidate
+from lance_bridge_migrate.migrations.loading import LoadFacts
 from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.plan import Severity
 from lance_bridge_migrate.spark import changes, listing, sources
@@ -418,7 +418,7 @@ def candidate(directory: Path, **options: Any) -> Candidate:
     """Return what a conversion with pyarrow plans."""
     pq.write_table(ROWS_OF_NAMES_ALIKE, directory / "a.parquet")
     files = ArrowFiles.at_path(str(directory), "parquet", {})
-    return loading.candidate(files, ("db", "t"), ConvertOptions(**options))
+    return arrow_candidate(files, ("db", "t"), ConvertOptions(**options))
 
 
 def facts(directory: Path, **options: Any) -> LoadFacts:

@@ -302,7 +302,7 @@ def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any
     """Return options that combine the settings file with the command's non-default options."""
     if file is None:
         return dict(given)
-    from ..migrations.convert_options import ConvertOptions  # noqa: PLC0415 - it needs Spark
+    from ..migrations.convert import ConvertOptions  # noqa: PLC0415 - it needs Spark
 
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))

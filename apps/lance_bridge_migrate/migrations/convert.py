@@ -9,23 +9,27 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
+from pydantic import Field, field_validator
 
 from lance_bridge import locations
+from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import by_name, find_name, first_names
 from lance_bridge.requests import Ref
-from lance_bridge_spark.rows import address_in
+from lance_bridge_spark.rows import address_in, index_request
 
-from ..arrow_files import ArrowFiles
-from ..endpoints import Endpoints
+from ..arrow_files import FORMATS, ArrowFiles
+from ..endpoints import Endpoints, Selection
 from ..levels import Level
-from ..migration import MigrationType, StepContext, Survey
-from ..plan import Item, Problem, blocker, blockers_in, warning
+from ..migration import MigrationType, PlainLocation, StepContext, Survey
+from ..plan import Item, Options, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..run import FailureLimit
 from ..second_reader import check as second_reader
@@ -34,20 +38,11 @@ from ..second_reader.check import Made, SecondReading
 from ..second_reader.metadata import FileSchemas, SparkSchemas
 from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
-from ..spark.sources import SourceTable, problems_of
+from ..spark.sources import OWN_CATALOG, SourceTable, problems_of
 from ..spark.writing import read_back
 from ..targets import load_own_table
 from . import loading
-from .convert_options import (
-    ArrowFacts,
-    ConvertFacts,
-    ConvertOptions,
-    PathSource,
-    facts_of,
-    index_problems,
-    indices_on,
-)
-from .loading import LOAD, loading_steps
+from .loading import LOAD, ArrowFacts, ConvertFacts, IndexOptions, facts_of, loading_steps
 from .registration import Candidate, EntryFacts, plan_items, sample_row_numbers
 
 Names = tuple[str, ...]
@@ -57,6 +52,112 @@ Describe = Callable[[], SourceTable | ArrowFiles | None]
 _THREADS = 8
 """The number of sources to read in parallel."""
 _NOT_COUNTED = {"count_rows": False, "find_vectors": False}
+_FOR_SPARK = ("casts", "find_vectors")
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+class PathSource(Options):
+    """A directory or file that becomes a table.
+
+    Attributes:
+        table: The table's name.
+        reader: What reads it: ``spark``, or ``pyarrow`` in this process, which has types that
+            Spark does not have.
+        read_options: Options of Spark's reader, such as ``header`` for CSV.
+    """
+
+    path: PlainLocation
+    format: str
+    table: str
+    reader: Literal["spark", "pyarrow"] = "spark"
+    read_options: dict[str, str] = Field(default_factory=dict)
+
+
+class TableOptions(Options):
+    """Options that override `ConvertOptions` for the tables of one pattern; None keeps those.
+
+    Attributes:
+        name: The name of the new table, or with ``{table}``; see `ConvertOptions` for the others.
+    """
+
+    name: str | None = None
+    casts: dict[str, str] | None = None
+    renames: dict[str, str] | None = None
+    vectors: dict[str, int] | None = None
+    sort_by: tuple[str, ...] | None = None
+    indices: tuple[IndexOptions, ...] | None = None
+    properties: dict[str, str] | None = None
+    max_rows_per_file: int | None = Field(default=None, ge=1)
+    accept_differences: bool | None = None
+
+
+class ConvertOptions(Selection):
+    """What to convert, and the settings of the new tables.
+
+    Attributes:
+        catalog: The Spark catalog of the selected tables.
+        paths: Directories and files to convert instead of tables of the catalog.
+        namespace: The namespace of all new tables. By default each goes into the namespace of its
+            own name; if the target has fewer levels, only the last names are used.
+        name: The name of each new table, with ``{table}`` for the name of the source.
+        make_namespaces: Creates missing namespaces.
+        casts: Spark SQL types by column, for types that Lance does not support.
+        renames: New names by column. All options except ``casts`` use the new names.
+        vectors: Vector lengths by column.
+        find_vectors: Reads all columns that are lists of floats, and converts those whose lists
+            have the same length to vectors.
+        count_rows: Counts the rows for the plan.
+        ignore_statistics: Treats statistics of the catalog that count more data than exists as
+            outdated, not as a sign of missing files.
+        accept_differences: Converts what Spark reads where it differs from the files.
+        sort_by: Columns to sort by, if a table has all of them.
+        indices: Indices to build on each table that has the column.
+        properties: Properties of the new tables.
+        data_storage_version: The version of the Lance files; likewise max_rows_per_file.
+        tables: Overrides for some tables, by patterns as in ``include``; the first matching
+            pattern applies.
+    """
+
+    catalog: str = OWN_CATALOG
+    paths: tuple[PathSource, ...] = ()
+    namespace: tuple[str, ...] = ()
+    name: str = "{table}"
+    make_namespaces: bool = True
+    casts: dict[str, str] = Field(default_factory=dict)
+    renames: dict[str, str] = Field(default_factory=dict)
+    vectors: dict[str, int] = Field(default_factory=dict)
+    find_vectors: bool = False
+    count_rows: bool = True
+    ignore_statistics: bool = False
+    accept_differences: bool = False
+    sort_by: tuple[str, ...] = ()
+    indices: tuple[IndexOptions, ...] = ()
+    properties: dict[str, str] = Field(default_factory=dict)
+    data_storage_version: str | None = None
+    max_rows_per_file: int | None = Field(default=None, ge=1)
+    tables: dict[str, TableOptions] = Field(default_factory=dict)
+
+    def for_table(self, names: tuple[str, ...]) -> ConvertOptions:
+        """Return the options of one table."""
+        name = display(names).lower()
+        for pattern, own in self.tables.items():
+            if fnmatchcase(name, pattern.lower()):
+                given = {key: getattr(own, key) for key in own.model_fields_set}
+                return self.model_copy(update=given)
+        return self
+
+    @field_validator("indices")
+    @classmethod
+    def _have_unique_names(cls, indices: tuple[IndexOptions, ...]) -> tuple[IndexOptions, ...]:
+        names = [each.index_name for each in indices]
+        if len(set(names)) < len(names):
+            raise ValueError("two indices have the same name: name each")
+        return indices
+
+
+# -- the migration ---------------------------------------------------------------------------------
 
 
 class Convert(MigrationType):
@@ -122,7 +223,7 @@ def _describe_path(spark: Any, source: PathSource) -> SourceTable | ArrowFiles:
     try:
         return sources.at_path(spark, source.path, source.format, source.read_options)
     except LanceNamespaceError as error:
-        advice = loading.advice(source)
+        advice = _advice(source)
         if not advice:
             raise
         raise invalid(f"{error}{advice}") from error
@@ -165,7 +266,7 @@ def _survey_all(
             described = describe()
             found: Candidate | None = None
             if isinstance(described, ArrowFiles):
-                found = loading.candidate(described, target, own)
+                found = arrow_candidate(described, target, own)
             elif described is not None:
                 found = _candidate(spark, described, target, own)
         except LanceNamespaceError as error:
@@ -234,7 +335,7 @@ def _candidate(
         hints = writing.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
     if not blockers_in(problems):
-        problems += index_problems(options.indices, facts.schema_of_table)
+        problems += _index_problems(options.indices, facts.schema_of_table)
     if options.sort_by and not facts.sort_by:
         problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
     return Candidate(
@@ -247,6 +348,29 @@ def _candidate(
         bytes=facts.bytes_before,
         hints=tuple(hints),
     )
+
+
+def _indices_on(
+    indices: Sequence[IndexOptions], columns: Sequence[str]
+) -> tuple[IndexOptions, ...]:
+    """Return the indices on existing columns, with names in the letter case of the table."""
+    names = [find_name(each.column, columns) for each in indices]
+    pairs = zip(indices, names, strict=True)
+    return tuple(each.model_copy(update={"column": name}) for each, name in pairs if name)
+
+
+def _index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> Iterator[Problem]:
+    """Yield the problems of indices for a table with these columns."""
+    for each in indices:
+        name = find_name(each.column, columns.names)
+        if name is None:
+            yield warning(f"There is no column for an index of {each.kind}", each.column)
+            continue
+        field, index_type = columns.field(name), parse_index_type(each.kind)
+        index_request(name, each.kind, each.name, each.parameters)
+        if not index_type.fits(field):
+            text = f"{index_type.name} is for {index_type.needs}, and not for {field.type}"
+            yield blocker(text, name)
 
 
 def _facts(
@@ -268,7 +392,7 @@ def _facts(
         max_rows_per_file=options.max_rows_per_file,
         vectors=vectors,
         sort_by=() if None in sorted_by else tuple(filter(None, sorted_by)),
-        indices=indices_on(options.indices, frame.columns),
+        indices=_indices_on(options.indices, frame.columns),
         bytes_before=sources.size_of(frame) if size is None else size.bytes,
         files=size,
     )
@@ -327,3 +451,75 @@ def _checks(work: StepContext, facts: ConvertFacts, level: Level) -> Iterator[Ch
         yield writing.compare_sample(source, dataset, sample_row_numbers(count))
     made = Made(dataset, facts.schema_of_table, facts.casts, facts.accepts_differences)
     yield from second_reader.compare_rows(spark, facts.source, made, level)
+
+
+# -- files that pyarrow reads ----------------------------------------------------------------------
+
+
+def _advice(source: PathSource) -> str:
+    """Return which columns need pyarrow if Spark cannot read a path, and the option; or ""."""
+    if source.format not in FORMATS or source.read_options:
+        return ""
+    try:
+        columns = ArrowFiles.at_path(source.path, source.format, {}).schema
+    except LanceNamespaceError:
+        return ""
+    found = [f"{each.name} ({each.type})" for each in columns if not _is_in_spark(each.type)]
+    if not found:
+        return ""
+    return (
+        f". Spark has no type for {first_names(found, 5)}: have pyarrow read it (--reader "
+        "pyarrow, or reader: pyarrow of the path)"
+    )
+
+
+def _is_in_spark(of: pa.DataType) -> bool:
+    if isinstance(of, pa.BaseExtensionType):
+        return not isinstance(of, pa.UuidType) and _is_in_spark(of.storage_type)
+    if pa.types.is_decimal(of):
+        return bool(of.precision <= 38)
+    if pa.types.is_timestamp(of):
+        return bool(of.unit != "ns")
+    if pa.types.is_time(of) or pa.types.is_float16(of) or pa.types.is_duration(of):
+        return False
+    return all(_is_in_spark(of.field(number).type) for number in range(of.num_fields))
+
+
+def arrow_candidate(
+    files: ArrowFiles, target: tuple[str, ...], options: ConvertOptions
+) -> Candidate:
+    """Return a table to convert.
+
+    Raises:
+        InvalidInputError: (13) an option needs Spark, or the columns cannot be read.
+        ServiceUnavailableError: (17)
+    """
+    given = [name for name in _FOR_SPARK if getattr(options, name)]
+    if given:
+        raise invalid(f"The option {given[0]} needs Spark: {files.path} is read with pyarrow")
+    facts = ArrowFacts(
+        arrow_files=files,
+        properties=options.properties,
+        renames=options.renames,
+        max_rows_per_file=options.max_rows_per_file,
+        vectors=options.vectors,
+        bytes_before=files.bytes,
+    )
+    columns = facts.schema_of_table
+    indices = _indices_on(options.indices, columns.names)
+    facts = facts.model_copy(update={"indices": indices})
+    problems = files.problems()
+    problems += writing.problems_in_lance(columns, options.data_storage_version)
+    if not blockers_in(problems):
+        problems += _index_problems(options.indices, columns)
+    if options.sort_by:
+        problems.append(warning("It is not sorted: pyarrow reads the files in their order"))
+    return Candidate(
+        source=(files.path,),
+        target=target,
+        facts=facts,
+        fingerprint=files.fingerprint(),
+        problems=tuple(problems),
+        rows=files.count_rows() if options.count_rows else None,
+        bytes=files.bytes,
+    )

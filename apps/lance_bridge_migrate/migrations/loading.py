@@ -1,4 +1,8 @@
-"""Plan, load and verify a table from files that this process reads with pyarrow."""
+"""Load a table with the rows of its source: its facts, its steps, and how they are undone.
+
+Spark reads the source, or this process does with pyarrow. In the second case, the rows are compared
+here, too.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,14 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-from lance_namespace.errors import (
-    InvalidTableStateError,
-    LanceNamespaceError,
-    TableAlreadyExistsError,
-)
+from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
+from pydantic import Field
 
 from lance_bridge.catalog import Column
 from lance_bridge.dataset import FIRST_VERSION, Rows, branches_of, describe_indices, write_first
 from lance_bridge.dataset_versions import find_commit, keeps_rows, transaction_at
-from lance_bridge.errors import invalid, table_already_exists, translate_lance_errors
-from lance_bridge.names import first_names
+from lance_bridge.errors import table_already_exists, translate_lance_errors
+from lance_bridge.names import by_name
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
@@ -37,28 +38,21 @@ from lance_bridge_spark.rows import (
     find_table,
     index_request,
 )
+from lance_bridge_spark.schemas import as_new
 
-from ..arrow_files import FORMATS, ArrowFiles
+from ..arrow_files import ArrowFiles
 from ..levels import Level
 from ..migration import Step, StepContext
-from ..plan import Facts, Item, blockers_in, warning
+from ..plan import Facts, Item, Options
 from ..record import Check
 from ..spark import listing, writing
+from ..spark.files import Size
 from ..spark.session import become_active, col, spark_errors
+from ..spark.sources import SourceTable
 from ..spark.writing import Loaded, append, bytes_of, rows_added
 from ..targets import load_own_table, step_with_data
-from .convert_options import (
-    ArrowFacts,
-    ConvertFacts,
-    ConvertOptions,
-    IndexOptions,
-    PathSource,
-    facts_of,
-    index_problems,
-    indices_on,
-)
 from .registration import (
-    Candidate,
+    EntryFacts,
     batch_rows,
     compare_values,
     read_all,
@@ -67,208 +61,116 @@ from .registration import (
     sizes_of,
 )
 
-_ROWS = 1024
-"""The most rows that are compared at once."""
-_FOR_SPARK = ("casts", "find_vectors")
-
-
-def advice(source: PathSource) -> str:
-    """Return which columns need pyarrow if Spark cannot read a path, and the option; or ""."""
-    if source.format not in FORMATS or source.read_options:
-        return ""
-    try:
-        columns = ArrowFiles.at_path(source.path, source.format, {}).schema
-    except LanceNamespaceError:
-        return ""
-    found = [f"{each.name} ({each.type})" for each in columns if not _is_in_spark(each.type)]
-    if not found:
-        return ""
-    return (
-        f". Spark has no type for {first_names(found, 5)}: have pyarrow read it (--reader "
-        "pyarrow, or reader: pyarrow of the path)"
-    )
-
-
-def _is_in_spark(of: pa.DataType) -> bool:
-    if isinstance(of, pa.BaseExtensionType):
-        return not isinstance(of, pa.UuidType) and _is_in_spark(of.storage_type)
-    if pa.types.is_decimal(of):
-        return bool(of.precision <= 38)
-    if pa.types.is_timestamp(of):
-        return bool(of.unit != "ns")
-    if pa.types.is_time(of) or pa.types.is_float16(of) or pa.types.is_duration(of):
-        return False
-    return all(_is_in_spark(of.field(number).type) for number in range(of.num_fields))
-
-
-def candidate(files: ArrowFiles, target: tuple[str, ...], options: ConvertOptions) -> Candidate:
-    """Return a table to convert.
-
-    Raises:
-        InvalidInputError: (13) an option needs Spark, or the columns cannot be read.
-        ServiceUnavailableError: (17)
-    """
-    given = [name for name in _FOR_SPARK if getattr(options, name)]
-    if given:
-        raise invalid(f"The option {given[0]} needs Spark: {files.path} is read with pyarrow")
-    facts = ArrowFacts(
-        arrow_files=files,
-        properties=options.properties,
-        renames=options.renames,
-        max_rows_per_file=options.max_rows_per_file,
-        vectors=options.vectors,
-        bytes_before=files.bytes,
-    )
-    columns = facts.schema_of_table
-    indices = indices_on(options.indices, columns.names)
-    facts = facts.model_copy(update={"indices": indices})
-    problems = files.problems()
-    problems += writing.problems_in_lance(columns, options.data_storage_version)
-    if not blockers_in(problems):
-        problems += index_problems(options.indices, columns)
-    if options.sort_by:
-        problems.append(warning("It is not sorted: pyarrow reads the files in their order"))
-    return Candidate(
-        source=(files.path,),
-        target=target,
-        facts=facts,
-        fingerprint=files.fingerprint(),
-        problems=tuple(problems),
-        rows=files.count_rows() if options.count_rows else None,
-        bytes=files.bytes,
-    )
-
-
-def append_files(
-    facts: ArrowFacts,
-    address: TableAddress,
-    transaction: TransactionSpec,
-    options: Mapping[str, Any],
-) -> Loaded:
-    """Append the rows of files to a table in one commit, unless that was done already.
-
-    Raises:
-        InvalidInputError: (13) values that the table cannot hold, or a file that cannot be read.
-        ConcurrentModificationError: (14) another writer has written to the table.
-        LanceNamespaceError: What finding, opening and committing raises.
-    """
-    table, version = find_table(address), FIRST_VERSION
-    dataset = table.open(Ref(version=version), write=True)
-    made = find_commit(dataset, lambda each: each.uuid == transaction.uuid, version)
-    if made is not None:
-        return Loaded(made, rows_added(address, made))
-    access = table.access_version(version, write=True)
-    target = Target.appending(access, dataset.schema, options)
-    written = replace(target, names=_names(facts)).write(facts.arrow_files.batches())
-    if not written.fragments:
-        return Loaded(version, 0)
-    commit = Commit(
-        address,
-        access.location,
-        version,
-        transaction.uuid,
-        properties=dict(transaction.properties),
-        alone=transaction.alone,
-        entry=table.record.properties.get(ENTRY_ID),
-    )
-    return Loaded(commit.run(written.fragments, lance.LanceOperation.Append), written.rows)
-
-
-def _names(facts: ArrowFacts) -> dict[str, str]:
-    """Return the name in the files of each column of the table."""
-    return dict(zip(facts.schema_of_table.names, facts.arrow_files.schema.names, strict=True))
-
-
-# -- verifying -------------------------------------------------------------------------------------
-
-
-def checks(work: StepContext, facts: ArrowFacts, level: Level) -> Iterator[Check]:
-    """Compare the files with the version that the migration wrote."""
-    files, columns = facts.arrow_files, facts.schema_of_table
-    dataset = load_own_table(work).open(Ref(version=int(work.facts["version"])))
-    yield writing.schema_check(columns, dataset.schema)
-    rows, found = files.count_rows(), dataset.count_rows()
-    yield Check(name="rows", ok=rows == found, expected=rows, found=found)
-    if rows != found or not level.includes(Level.SAMPLE):
-        return
-    size = min(_ROWS, batch_rows(dataset))
-    source = _of_size(ToLance(files.batches(), columns, _names(facts)), size)
-    if level.includes(Level.CHECKSUMS):
-        with translate_lance_errors(f"The rows of {dataset.uri} could not be compared"):
-            target = _of_size(read_all(dataset, size), size)
-            yield from compare_values("values", source, target, columns.names)
-        return
-    chosen = sample_row_numbers(rows)
-    with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
-        taken = pa.concat_tables(read_rows(dataset, chosen, sizes_of(dataset, chosen)))
-    yield from compare_values("sample", iter([_take(source, chosen)]), iter([taken]), columns.names)
-
-
-def _of_size(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of so many rows, but for the last one."""
-    left: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        left.append(batch)
-        count += batch.num_rows
-        if count < size:
-            continue
-        whole = pa.Table.from_batches(left)
-        for start in range(0, count - count % size, size):
-            yield whole.slice(start, size)
-        left = whole.slice(count - count % size).to_batches()
-        count %= size
-    if count:
-        yield pa.Table.from_batches(left)
-
-
-def _take(tables: Iterator[pa.Table], numbers: list[int]) -> pa.Table:
-    """Return the rows of some numbers, which are in order."""
-    found, start = [], 0
-    for table in tables:
-        inside = [each - start for each in numbers if start <= each < start + table.num_rows]
-        found.append(table.take(inside))
-        start += table.num_rows
-    return pa.concat_tables(found)
-
-
-def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
-    """Return the version that the rows of the dataset's latest version come from.
-
-    That is the version that last changed rows or, after a restore, the restored version; `floor`
-    if no row has changed since.
-
-    Args:
-        floor: The version at which the search ends.
-
-    Returns:
-        None if a version in between was cleaned up, or its transaction is unknown.
-
-    Raises:
-        ServiceUnavailableError: (17)
-    """
-    version = int(dataset.version)
-    if version <= floor:
-        return version
-    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
-        kept = {int(each["version"]) for each in dataset.versions()}
-        while version > floor:
-            made_by = transaction_at(dataset, version) if version in kept else None
-            if made_by is None:
-                return None
-            if isinstance(made_by.operation, lance.LanceOperation.Restore):
-                version = int(made_by.operation.version)
-            elif keeps_rows(made_by.operation):
-                version -= 1
-            else:
-                break
-    return version
-
-
 _log = logging.getLogger(__name__)
 
 LOAD = "load"
 """The step that writes the rows, and the name in its transaction."""
+
+
+# -- facts -----------------------------------------------------------------------------------------
+
+
+class IndexOptions(Options):
+    """An index to build on each table that has the column.
+
+    Attributes:
+        kind: As for `lance_bridge_spark.create_index`; likewise parameters.
+        name: ``<column>_idx`` by default.
+    """
+
+    column: str
+    kind: str
+    name: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def index_name(self) -> str:
+        return self.name or f"{self.column}_idx"
+
+
+class LoadFacts(EntryFacts):
+    """The facts about a table that is written with the rows of a source.
+
+    Attributes:
+        renames: See `ConvertOptions`; likewise its other options.
+        bytes_before: The size of the source; None if unknown.
+    """
+
+    renames: dict[str, str] = Field(default_factory=dict)
+    max_rows_per_file: int | None = None
+    vectors: dict[str, int] = Field(default_factory=dict)
+    indices: tuple[IndexOptions, ...] = ()
+    bytes_before: int | None = None
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        """The schema of the new table."""
+        raise NotImplementedError
+
+
+class ConvertFacts(LoadFacts):
+    """The facts about a table to convert with Spark.
+
+    Attributes:
+        source: The source when the plan was made.
+        columns: The schema that Spark reads, with casts and renames, in JSON.
+        casts: See `ConvertOptions`; likewise its other options.
+        files: The number of files of the source and their bytes; None if unknown.
+        accepts_differences: Whether it is converted as Spark reads it, whatever the files have.
+    """
+
+    source: SourceTable
+    columns: str
+    casts: dict[str, str] = Field(default_factory=dict)
+    sort_by: tuple[str, ...] = ()
+    files: Size | None = None
+    accepts_differences: bool = False
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        return writing.schema_for(writing.schema_from_json(self.columns), self.vectors)
+
+    def read(self, spark: Any) -> Any:
+        """Return the rows of the source, with the types and names of the target."""
+        return writing.as_target(self.source.read(spark), self.casts, self.renames)
+
+
+class ArrowFacts(LoadFacts):
+    """The facts about files to convert with pyarrow.
+
+    Attributes:
+        arrow_files: The files when the plan was made.
+    """
+
+    arrow_files: ArrowFiles
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        read = self.arrow_files.schema
+        found = pa.schema([as_new(each, keep_dictionaries=True) for each in read])
+        names = writing.renamed(found.names, self.renames)
+        lengths = by_name(self.vectors, names)
+        return pa.schema(
+            [
+                _with_vectors(each, lengths.get(name)).with_name(name)
+                for name, each in zip(names, found, strict=True)
+            ]
+        )
+
+
+def _with_vectors(field: pa.Field, length: int | None) -> pa.Field:
+    of = field.type
+    if length is None or not (pa.types.is_list(of) or pa.types.is_large_list(of)):
+        return field
+    return field.with_type(pa.list_(of.value_type, length))
+
+
+def facts_of(item: Item) -> ConvertFacts | ArrowFacts:
+    """Return the facts of a table's item."""
+    return ArrowFacts.of(item) if "arrow_files" in item.facts else ConvertFacts.of(item)
+
+
+# -- steps -----------------------------------------------------------------------------------------
 
 
 def loading_steps(item: Item) -> list[Step]:
@@ -447,3 +349,132 @@ def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool
             return not dataset.count_rows()
         made_by = transaction_at(dataset, version)
     return made_by is not None and bool(made_by.uuid == transaction)
+
+
+def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
+    """Return the version that the rows of the dataset's latest version come from.
+
+    That is the version that last changed rows or, after a restore, the restored version; `floor`
+    if no row has changed since.
+
+    Args:
+        floor: The version at which the search ends.
+
+    Returns:
+        None if a version in between was cleaned up, or its transaction is unknown.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    version = int(dataset.version)
+    if version <= floor:
+        return version
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
+        kept = {int(each["version"]) for each in dataset.versions()}
+        while version > floor:
+            made_by = transaction_at(dataset, version) if version in kept else None
+            if made_by is None:
+                return None
+            if isinstance(made_by.operation, lance.LanceOperation.Restore):
+                version = int(made_by.operation.version)
+            elif keeps_rows(made_by.operation):
+                version -= 1
+            else:
+                break
+    return version
+
+
+# -- files that pyarrow reads ----------------------------------------------------------------------
+
+_ROWS = 1024
+"""The most rows that are compared at once."""
+
+
+def append_files(
+    facts: ArrowFacts,
+    address: TableAddress,
+    transaction: TransactionSpec,
+    options: Mapping[str, Any],
+) -> Loaded:
+    """Append the rows of files to a table in one commit, unless that was done already.
+
+    Raises:
+        InvalidInputError: (13) values that the table cannot hold, or a file that cannot be read.
+        ConcurrentModificationError: (14) another writer has written to the table.
+        LanceNamespaceError: What finding, opening and committing raises.
+    """
+    table, version = find_table(address), FIRST_VERSION
+    dataset = table.open(Ref(version=version), write=True)
+    made = find_commit(dataset, lambda each: each.uuid == transaction.uuid, version)
+    if made is not None:
+        return Loaded(made, rows_added(address, made))
+    access = table.access_version(version, write=True)
+    target = Target.appending(access, dataset.schema, options)
+    written = replace(target, names=_names(facts)).write(facts.arrow_files.batches())
+    if not written.fragments:
+        return Loaded(version, 0)
+    commit = Commit(
+        address,
+        access.location,
+        version,
+        transaction.uuid,
+        properties=dict(transaction.properties),
+        alone=transaction.alone,
+        entry=table.record.properties.get(ENTRY_ID),
+    )
+    return Loaded(commit.run(written.fragments, lance.LanceOperation.Append), written.rows)
+
+
+def _names(facts: ArrowFacts) -> dict[str, str]:
+    """Return the name in the files of each column of the table."""
+    return dict(zip(facts.schema_of_table.names, facts.arrow_files.schema.names, strict=True))
+
+
+def checks(work: StepContext, facts: ArrowFacts, level: Level) -> Iterator[Check]:
+    """Compare the files with the version that the migration wrote."""
+    files, columns = facts.arrow_files, facts.schema_of_table
+    dataset = load_own_table(work).open(Ref(version=int(work.facts["version"])))
+    yield writing.schema_check(columns, dataset.schema)
+    rows, found = files.count_rows(), dataset.count_rows()
+    yield Check(name="rows", ok=rows == found, expected=rows, found=found)
+    if rows != found or not level.includes(Level.SAMPLE):
+        return
+    size = min(_ROWS, batch_rows(dataset))
+    source = _of_size(ToLance(files.batches(), columns, _names(facts)), size)
+    if level.includes(Level.CHECKSUMS):
+        with translate_lance_errors(f"The rows of {dataset.uri} could not be compared"):
+            target = _of_size(read_all(dataset, size), size)
+            yield from compare_values("values", source, target, columns.names)
+        return
+    chosen = sample_row_numbers(rows)
+    with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
+        taken = pa.concat_tables(read_rows(dataset, chosen, sizes_of(dataset, chosen)))
+    yield from compare_values("sample", iter([_take(source, chosen)]), iter([taken]), columns.names)
+
+
+def _of_size(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows, but for the last one."""
+    left: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        left.append(batch)
+        count += batch.num_rows
+        if count < size:
+            continue
+        whole = pa.Table.from_batches(left)
+        for start in range(0, count - count % size, size):
+            yield whole.slice(start, size)
+        left = whole.slice(count - count % size).to_batches()
+        count %= size
+    if count:
+        yield pa.Table.from_batches(left)
+
+
+def _take(tables: Iterator[pa.Table], numbers: list[int]) -> pa.Table:
+    """Return the rows of some numbers, which are in order."""
+    found, start = [], 0
+    for table in tables:
+        inside = [each - start for each in numbers if start <= each < start + table.num_rows]
+        found.append(table.take(inside))
+        start += table.num_rows
+    return pa.concat_tables(found)

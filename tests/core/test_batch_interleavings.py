@@ -30,7 +30,7 @@ from lance_namespace import errors
 
 from lance_bridge import managed_state
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.dataset.history import transactions, versions
+from lance_bridge.dataset import transactions, versions
 from lance_bridge.errors import OutcomeUnknownError, table_not_found
 from lance_bridge.managed import compare_and_set, conversion, out_of_band
 from lance_bridge.managed.batch_records import latest_state

@@ -9,7 +9,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge import managed_state
-from lance_bridge.dataset.history import versions
+from lance_bridge.dataset import versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import conversion, late_commits, out_of_band
 from lance_bridge.managed.batch_records import latest_state

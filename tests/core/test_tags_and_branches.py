@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import BranchContents, TagContents
 
-from lance_bridge.dataset.history import branches as branch_operations
-from lance_bridge.dataset.history import tags as tag_operations
-from lance_bridge.dataset.history.versions import check_tag_name
+from lance_bridge.dataset import tags_and_branches
+from lance_bridge.dataset.versions import check_tag_name
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.testing.calls import Calls
@@ -206,7 +205,7 @@ def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
 ) -> None:
     create_tag(three_versions, "old", 1)
     # Lance checks the version and writes the tag in one call: a deletion in between is simulated.
-    monkeypatch.setattr(tag_operations, "_exists", lambda *_: False)
+    monkeypatch.setattr(tags_and_branches, "_version_exists", lambda *_: False)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):
         create_tag(three_versions, "new", 2)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):
@@ -410,7 +409,7 @@ def test_of_several_creators_of_one_branch_one_wins(namespace: MemoryNamespace, 
 def test_a_branch_whose_lock_is_held_is_neither_created_nor_deleted(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, change: Any, left: list[str]
 ) -> None:
-    monkeypatch.setattr(branch_operations, "LOCK_WAIT", 0.1)
+    monkeypatch.setattr(tags_and_branches, "LOCK_WAIT", 0.1)
     for name in left:
         create_branch(ns, name)
     lock = directory(ns) / "_refs/branches/a%2Fb.lock"
@@ -427,7 +426,7 @@ def test_a_stale_lock_is_broken(ns: MemoryNamespace) -> None:
     lock = directory(ns) / "_refs/branches/dev.lock"
     lock.parent.mkdir(parents=True)
     lock.write_bytes(b"another's")
-    old = time.time() - branch_operations.LOCK_STALE - 1
+    old = time.time() - tags_and_branches.LOCK_STALE - 1
     os.utime(lock, (old, old))
     create_branch(ns, "dev")
     assert list(branches(ns)) == ["dev"]
@@ -443,7 +442,7 @@ def interrupt_creation(ns: MemoryNamespace) -> None:
 def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(branch_operations, "_UNFINISHED_WAIT", 0.1)
+    monkeypatch.setattr(tags_and_branches, "_UNFINISHED_WAIT", 0.1)
     build(namespace, 2)
     interrupt_creation(namespace)
     with pytest.raises(errors.ConcurrentModificationError, match="tree/dev/_versions"):
@@ -460,7 +459,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
 def test_an_unfinished_branch_with_later_versions_is_left_alone(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(branch_operations, "_UNFINISHED_WAIT", 0.1)
+    monkeypatch.setattr(tags_and_branches, "_UNFINISHED_WAIT", 0.1)
     interrupt_creation(ns)
     dataset(ns).checkout_version(("dev", None)).delete("a = 1")
     inside = directory(ns) / "tree/dev/_versions"
@@ -477,13 +476,13 @@ def test_a_branch_of_a_version_that_was_deleted_meanwhile_does_not_stay(
 ) -> None:
     build(namespace, 2)
     source = directory(namespace) / "_versions" / name_of(1, Scheme.V2)
-    original = branch_operations._create
+    original = tags_and_branches._create_branch
 
     def create_and_lose_the_source(*arguments: Any) -> None:
         original(*arguments)
         source.unlink()
 
-    monkeypatch.setattr(branch_operations, "_create", create_and_lose_the_source)
+    monkeypatch.setattr(tags_and_branches, "_create_branch", create_and_lose_the_source)
     with pytest.raises(errors.TableVersionNotFoundError, match="deleted concurrently"):
         create_branch(namespace, "dev", version=1)
     assert branches(namespace) == {}
@@ -527,7 +526,7 @@ def test_a_branch_that_is_created_while_it_is_deleted_keeps_its_version(
         created.append(pool.submit(create_again))
         assert meets.wait(30)
 
-    monkeypatch.setattr(branch_operations, "_UNFINISHED_WAIT", 0.1)
+    monkeypatch.setattr(tags_and_branches, "_UNFINISHED_WAIT", 0.1)
     monkeypatch.setattr(TableFiles, "put_own", put_and_note)
     monkeypatch.setattr(type(dataset(namespace).branches), "delete", delete_and_be_overtaken)
     with ThreadPoolExecutor(1) as pool:
@@ -552,20 +551,20 @@ def test_the_source_of_a_branch_is_checked_while_others_cannot_replace_the_branc
     """Otherwise a creator whose source is gone could delete the branch of another creator."""
     build(namespace, 2)
     source = directory(namespace) / "_versions" / name_of(1, Scheme.V2)
-    check = branch_operations._require_source
+    check = tags_and_branches._require_source
     codes: list[Any] = []
 
     def be_overtaken_and_check(*arguments: Any) -> None:
         source.unlink()
         with monkeypatch.context() as patch:
-            patch.setattr(branch_operations, "LOCK_WAIT", 0.1)
+            patch.setattr(tags_and_branches, "LOCK_WAIT", 0.1)
             try:
                 delete_branch(namespace, "dev")
             except errors.ConcurrentModificationError as error:
                 codes.append(error)
         check(*arguments)
 
-    monkeypatch.setattr(branch_operations, "_require_source", be_overtaken_and_check)
+    monkeypatch.setattr(tags_and_branches, "_require_source", be_overtaken_and_check)
     with pytest.raises(errors.TableVersionNotFoundError, match="deleted concurrently"):
         create_branch(namespace, "dev", version=1)
     assert len(codes) == 1

@@ -20,8 +20,7 @@ from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
 
 from lance_bridge.credentials import Caller, acting_for
-from lance_bridge.dataset import change_of_version
-from lance_bridge.dataset.history import versions
+from lance_bridge.dataset import change_of_version, versions
 from lance_bridge.storage.manifest_content import version_inside
 from lance_bridge.storage.manifests import (
     Manifest,

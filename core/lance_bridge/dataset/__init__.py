@@ -2,8 +2,8 @@
 
 All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
 of a request; `create`, `insert` and `merge` write them. `change` updates and deletes rows, `query`
-finds them, `schema_evolution` changes columns, and `history` has versions, tags, branches and
-transactions.
+finds them, and `schema_evolution` changes columns. `versions`, `tags_and_branches` and
+`transactions` are about a table's history.
 
 Applications import the names in ``__all__`` from here, not from the modules. Names are imported
 lazily: the tasks of a compute engine need few of them, and none that calls a catalog.
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         require_sound,
         translate_query_errors,
     )
-    from .history.transactions import VersionChange, change_of_version
-    from .history.versions import branches_of, check_tag_name, directory_of
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
     from .indices import describe_indices
     from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
         update_field_metadata,
     )
     from .searches import parse_full_text, parse_nearest
+    from .transactions import VersionChange, change_of_version
+    from .versions import branches_of, check_tag_name, directory_of
 
 SMALL_FRAGMENT = 1024 * 1024
 """Rows below which compaction merges a fragment with others by default.
@@ -68,8 +68,8 @@ _MODULES = {
         "require_sound",
         "translate_query_errors",
     ),
-    "history.transactions": ("VersionChange", "change_of_version"),
-    "history.versions": ("branches_of", "check_tag_name", "directory_of"),
+    "transactions": ("VersionChange", "change_of_version"),
+    "versions": ("branches_of", "check_tag_name", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices",),
     "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import lance_namespace as api
 from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
 
-from ..dataset.history import branches, tags, transactions, versions
+from ..dataset import tags_and_branches, transactions, versions
 from ..dataset.insert import track_client_commit
 from ..dataset.uncommitted_rows import append_uncommitted_rows
 from ..errors import invalid, unsupported
@@ -124,7 +124,7 @@ class VersionOperations(Operations):
         """
         path = self.tables.path_of(request.id)
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
-        found = tags.list_all(self.tables.load_by_id(request.id))
+        found = tags_and_branches.list_tags(self.tables.load_by_id(request.id))
         names, token = page.cut_names(list(found))
         return api.ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
 
@@ -135,7 +135,7 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
-        found = tags.get(self.tables.load_by_id(request.id), request.tag)
+        found = tags_and_branches.get_tag(self.tables.load_by_id(request.id), request.tag)
         return api.GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
     def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
@@ -145,7 +145,7 @@ class VersionOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        tags.create(self.tables.load_by_id(request.id), request.tag, ref)
+        tags_and_branches.create_tag(self.tables.load_by_id(request.id), request.tag, ref)
         return api.CreateTableTagResponse()
 
     def update_table_tag(self, request: api.UpdateTableTagRequest) -> api.UpdateTableTagResponse:
@@ -155,7 +155,7 @@ class VersionOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        tags.update(self.tables.load_by_id(request.id), request.tag, ref)
+        tags_and_branches.update_tag(self.tables.load_by_id(request.id), request.tag, ref)
         return api.UpdateTableTagResponse()
 
     def delete_table_tag(self, request: api.DeleteTableTagRequest) -> api.DeleteTableTagResponse:
@@ -163,7 +163,7 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
-        tags.delete(self.tables.load_by_id(request.id), request.tag)
+        tags_and_branches.delete_tag(self.tables.load_by_id(request.id), request.tag)
         return api.DeleteTableTagResponse()
 
     # -- branches ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class VersionOperations(Operations):
         source), TableBranchAlreadyExists.
         """
         source = Ref.of(request.from_version, branch=request.from_branch)
-        branches.create(self.tables.load_by_id(request.id), request.name, source)
+        tags_and_branches.create_branch(self.tables.load_by_id(request.id), request.name, source)
         return api.CreateTableBranchResponse()
 
     def list_table_branches(
@@ -190,7 +190,7 @@ class VersionOperations(Operations):
         """
         path = self.tables.path_of(request.id)
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
-        found = branches.list_all(self.tables.load_by_id(request.id))
+        found = tags_and_branches.list_branches(self.tables.load_by_id(request.id))
         names, token = page.cut_names(list(found))
         return api.ListTableBranchesResponse(
             branches={n: found[n] for n in names}, page_token=token
@@ -204,7 +204,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState, TableBranchNotFound.
         """
-        branches.delete(self.tables.load_by_id(request.id), request.name)
+        tags_and_branches.delete_branch(self.tables.load_by_id(request.id), request.name)
         return api.DeleteTableBranchResponse()
 
 

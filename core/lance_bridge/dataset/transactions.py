@@ -16,15 +16,15 @@ import lance
 from lance_namespace.errors import TableVersionNotFoundError, TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from ...dataset_versions import transaction_at
-from ...errors import invalid, translate_lance_errors, unsupported
-from ...managed import batch
-from ...managed.commits import CatalogCommit
-from ...records import FOREIGN_COMMITS, ForeignCommits
-from ...requests import Ref
-from ...storage.manifests import Manifest, Staged, VersionDirectory
-from ...storage.store import TableFiles
-from ...table import Table
+from ..dataset_versions import transaction_at
+from ..errors import invalid, translate_lance_errors, unsupported
+from ..managed import batch
+from ..managed.commits import CatalogCommit
+from ..records import FOREIGN_COMMITS, ForeignCommits
+from ..requests import Ref
+from ..storage.manifests import Manifest, Staged, VersionDirectory
+from ..storage.store import TableFiles
+from ..table import Table
 from . import versions
 from .versions import branches_of, directory_of
 

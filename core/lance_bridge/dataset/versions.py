@@ -22,13 +22,13 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from ...dataset_versions import latest_version
-from ...errors import LANCE_ERRORS, first_line, invalid, panics_as_errors, translate_lance_errors
-from ...managed import commits
-from ...managed.versions import managed_directory
-from ...paging import PageRequest
-from ...requests import Ref
-from ...storage.manifests import (
+from ..dataset_versions import latest_version
+from ..errors import LANCE_ERRORS, first_line, invalid, panics_as_errors, translate_lance_errors
+from ..managed import commits
+from ..managed.versions import managed_directory
+from ..paging import PageRequest
+from ..requests import Ref
+from ..storage.manifests import (
     MAIN,
     Commit,
     Manifest,
@@ -37,12 +37,12 @@ from ...storage.manifests import (
     prepare_commit,
     sorting_key,
 )
-from ...table import Table, transaction_id
+from ..table import Table, transaction_id
+
+logger = logging.getLogger(__name__)
 
 # -- references ------------------------------------------------------------------------------------
 
-
-logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+")

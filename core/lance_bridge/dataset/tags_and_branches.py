@@ -1,4 +1,4 @@
-"""Branches of a table: list, create and delete.
+"""Tags and branches of a table: list, look up, create, move and delete.
 
 Lance writes a branch's first manifest, and then the file that makes it a branch. If two clients
 create a branch from different versions, both can write a manifest, and one of them remains in the
@@ -9,24 +9,29 @@ a lock: a file that only one client can create.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import lance
 from lance_namespace.errors import (
     ConcurrentModificationError,
     LanceNamespaceError,
+    ServiceUnavailableError,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
+    TableTagAlreadyExistsError,
+    TableTagNotFoundError,
     TableVersionNotFoundError,
 )
-from lance_namespace_urllib3_client.models import BranchContents
+from lance_namespace_urllib3_client.models import BranchContents, TagContents
 
-from ...errors import (
+from ..errors import (
     LANCE_ERRORS,
     TableNotWrittenError,
     as_namespace_error,
@@ -35,11 +40,178 @@ from ...errors import (
     translate_lance_errors,
     unsupported,
 )
-from ...requests import Ref
-from ...storage.manifests import VersionDirectory
-from ...storage.store import TableFiles, discard
-from ...table import Table
-from .versions import branches_of, check_branch_name, directory_of, tags_of
+from ..requests import Ref
+from ..storage.manifests import VersionDirectory
+from ..storage.store import TableFiles, discard
+from ..table import Table
+from .versions import branches_of, check_branch_name, check_tag_name, directory_of, tags_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """The version that a tag points to; ``branch`` is None for main."""
+
+    version: int
+    branch: str | None = None
+
+    @property
+    def pair(self) -> tuple[str | None, int]:
+        """The form that pylance takes."""
+        return self.branch, self.version
+
+
+def list_tags(table: Table) -> dict[str, TagContents]:
+    """Return all tags; none if the table has no data yet."""
+    try:
+        dataset = table.open()
+    except TableNotWrittenError:
+        return {}
+    return {
+        name: TagContents(
+            branch=tag["branch"], version=tag["version"], manifestSize=tag["manifest_size"]
+        )
+        for name, tag in tags_of(dataset).items()
+    }
+
+
+def get_tag(table: Table, name: str) -> Tagged:
+    """Return the version that a tag points to.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        InvalidInputError: (13) the name is not valid.
+    """
+    found = _read_tag(table, check_tag_name(name))
+    if found is None:
+        raise _tag_not_found(table, name)
+    return found
+
+
+def create_tag(table: Table, name: str, ref: Ref) -> None:
+    """Tag a version. Only one concurrent creator of a tag succeeds.
+
+    Raises:
+        TableTagAlreadyExistsError: (9)
+        TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
+        InvalidInputError: (13) the name is not valid.
+    """
+    check_tag_name(name)
+    dataset, wanted = _target_of_tag(table, ref)
+    if _read_tag(table, name) is not None:
+        raise _tag_exists(table, name)
+    try:
+        with panics_as_errors():
+            dataset.tags.create(name, wanted.pair)
+    except LANCE_ERRORS as error:
+        if _read_tag(table, name) is not None:
+            raise _tag_exists(table, name) from error
+        raise _to_tag_error(table, ref, f"Tag '{name}' could not be created", error) from error
+    if not _version_exists(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: delete it"
+        ):
+            dataset.tags.delete(name)
+        raise _version_deleted(table, ref)
+
+
+def update_tag(table: Table, name: str, ref: Ref) -> None:
+    """Move a tag to another version.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        TableVersionNotFoundError: (11) the tag is unchanged.
+        TableBranchNotFoundError: (22)
+        InvalidInputError: (13) the name is not valid.
+    """
+    before = get_tag(table, name)
+    dataset, wanted = _target_of_tag(table, ref)
+    try:
+        with panics_as_errors():
+            dataset.tags.update(name, wanted.pair)
+    except LANCE_ERRORS as error:
+        if _read_tag(table, name) is None:
+            raise _tag_not_found(table, name) from error
+        raise _to_tag_error(table, ref, f"Tag '{name}' could not be moved", error) from error
+    if not _version_exists(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: move it back"
+        ):
+            dataset.tags.update(name, before.pair)
+        raise _version_deleted(table, ref)
+
+
+def delete_tag(table: Table, name: str) -> None:
+    """Delete a tag and keep its version.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        InvalidInputError: (13) the name is not valid.
+    """
+    get_tag(table, name)
+    dataset = table.open(write=True)
+    try:
+        with panics_as_errors():
+            dataset.tags.delete(name)
+    except LANCE_ERRORS as error:
+        if _read_tag(table, name) is None:
+            raise _tag_not_found(table, name) from error
+        what = f"Tag '{name}' of '{table.name}' could not be deleted"
+        raise as_namespace_error(what, error) from error
+
+
+def _target_of_tag(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
+    """Open the version to tag. Raises what `Table.open` raises."""
+    dataset = table.open(ref, write=True)
+    return dataset, Tagged(dataset.version, ref.branch)
+
+
+def _read_tag(table: Table, name: str) -> Tagged | None:
+    """Return the version that a tag points to, read from the tag's file, or None without a file."""
+    files = table.files()
+    content = files.read(f"_refs/tags/{name}.json")
+    if content is None:
+        return None
+    what = f"Tag '{name}' of '{table.name}' could not be read"
+    with translate_lance_errors(what):
+        found = json.loads(content)
+    try:
+        return Tagged(int(found["version"]), found.get("branch"))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ServiceUnavailableError(f"{what}: its file is not a tag of Lance") from error
+
+
+def _version_exists(table: Table, tagged: Tagged) -> bool:
+    """Return whether a tagged version exists: it may have been deleted before it was tagged."""
+    directory = directory_of(table, tagged.branch)
+    return directory.find(tagged.version) is not None
+
+
+def _to_tag_error(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
+    """Raise TableVersionNotFound or TableBranchNotFound, or return the error for another cause."""
+    table.open(ref, write=True)
+    return as_namespace_error(f"{what} on '{table.name}'", error)
+
+
+def _version_deleted(table: Table, ref: Ref) -> TableVersionNotFoundError:
+    return TableVersionNotFoundError(
+        f"Table '{table.name}' no longer has {ref}: it was deleted concurrently"
+    )
+
+
+def _tag_exists(table: Table, name: str) -> TableTagAlreadyExistsError:
+    return TableTagAlreadyExistsError(
+        f"Table '{table.name}' already has a tag '{name}': move it with UpdateTableTag"
+    )
+
+
+def _tag_not_found(table: Table, name: str) -> TableTagNotFoundError:
+    return TableTagNotFoundError(f"Table '{table.name}' has no tag '{name}'")
+
+
+# -- branches --------------------------------------------------------------------------------------
 
 _UNFINISHED_WAIT = 3.0
 """Seconds to wait for a client without locks to finish creating the same branch."""
@@ -50,10 +222,8 @@ LOCK_WAIT = 10.0
 LOCK_STALE = 300.0
 """Seconds after which a lock counts as abandoned by its owner."""
 
-logger = logging.getLogger(__name__)
 
-
-def list_all(table: Table) -> dict[str, BranchContents]:
+def list_branches(table: Table) -> dict[str, BranchContents]:
     """Return all branches except main; none if the table has no data yet."""
     try:
         found = branches_of(table.open())
@@ -71,7 +241,7 @@ def list_all(table: Table) -> dict[str, BranchContents]:
     }
 
 
-def create(table: Table, name: str, source: Ref) -> None:
+def create_branch(table: Table, name: str, source: Ref) -> None:
     """Create a branch from a version, or from the latest. Only one concurrent creator succeeds.
 
     Raises:
@@ -97,17 +267,17 @@ def create(table: Table, name: str, source: Ref) -> None:
 
     with _hold_lock(table.files(write=True), name, exists) as is_held:
         if not is_held or exists():
-            raise _already_exists(table, name)
+            raise _branch_exists(table, name)
         try:
-            _create(table, name, source, dataset)
+            _create_branch(table, name, source, dataset)
         except ConcurrentModificationError:
             if not _drop_unfinished(table, name):
                 raise
-            _create(table, name, source, dataset)
+            _create_branch(table, name, source, dataset)
         _require_source(table, name, source, dataset)
 
 
-def _create(table: Table, name: str, source: Ref, dataset: lance.LanceDataset) -> None:
+def _create_branch(table: Table, name: str, source: Ref, dataset: lance.LanceDataset) -> None:
     try:
         with panics_as_errors():
             dataset.create_branch(name, (source.branch, dataset.version))
@@ -146,7 +316,7 @@ def _creation_error(
                 f"or was left unfinished, with files in {directory.path}; retry later"
             )
         time.sleep(_POLL_SECONDS)
-    return _already_exists(table, name)
+    return _branch_exists(table, name)
 
 
 def _drop_unfinished(table: Table, name: str) -> bool:
@@ -169,7 +339,7 @@ def _directory(table: Table, name: str) -> VersionDirectory:
     return VersionDirectory(table.files(write=True), name)
 
 
-def delete(table: Table, name: str) -> None:
+def delete_branch(table: Table, name: str) -> None:
     """Delete a branch with its versions. Lance refuses if something refers to them.
 
     Raises:
@@ -185,14 +355,14 @@ def delete(table: Table, name: str) -> None:
 
     if is_missing():
         check_branch_name(name)
-        raise _not_found(table, name)
+        raise _branch_not_found(table, name)
     with _hold_lock(table.files(write=True), name, is_missing) as is_held:
         if not is_held or is_missing():
-            raise _not_found(table, name)
-        _delete(table, name, dataset)
+            raise _branch_not_found(table, name)
+        _delete_branch(table, name, dataset)
 
 
-def _delete(table: Table, name: str, dataset: lance.LanceDataset) -> None:
+def _delete_branch(table: Table, name: str, dataset: lance.LanceDataset) -> None:
     try:
         with panics_as_errors():
             dataset.branches.delete(name)
@@ -220,11 +390,11 @@ def _deletion_error(
     return as_namespace_error(f"{what} could not be deleted", error)
 
 
-def _already_exists(table: Table, name: str) -> TableBranchAlreadyExistsError:
+def _branch_exists(table: Table, name: str) -> TableBranchAlreadyExistsError:
     return TableBranchAlreadyExistsError(f"Table '{table.name}' already has a branch '{name}'")
 
 
-def _not_found(table: Table, name: str) -> TableBranchNotFoundError:
+def _branch_not_found(table: Table, name: str) -> TableBranchNotFoundError:
     return TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
 
 

@@ -1,1 +1,0 @@
-"""Versions of a table, with their manifests, tags, branches, transactions and batches."""

@@ -43,10 +43,10 @@ from .errors import (
 )
 from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
 from .managed.batch_records import latest_state
+from .managed.commits import TableView
 from .managed.late_commits import Made
 from .managed.mark import Mark
 from .managed.versions import latest_in_storage
-from .managed.view import TableView
 from .managed_state import RELEASED
 from .records import PUBLISH_COLUMNS, PUBLISHED, Published, TableRecord
 from .requests import LATEST, Ref

@@ -20,7 +20,7 @@ from lance_bridge.dataset.maintenance import compact
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import late_commits, out_of_band
-from lance_bridge.managed.view import TableView
+from lance_bridge.managed.commits import TableView
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables

@@ -17,7 +17,7 @@ from lance_namespace import errors
 from lance_bridge.dataset import Cleaned, clean_up, maintenance
 from lance_bridge.errors import LatestVersionGoneError
 from lance_bridge.managed import out_of_band
-from lance_bridge.managed.view import TableView
+from lance_bridge.managed.commits import TableView
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import BaseLocations, Scheme, name_of
 from lance_bridge.storage.store import TableFiles

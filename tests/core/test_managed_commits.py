@@ -29,7 +29,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
 from lance_bridge.managed import versions as directories
-from lance_bridge.managed.view import TableView
+from lance_bridge.managed.commits import TableView
 from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 from lance_bridge.table import Table

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import pytest
 
 from lance_bridge.catalog import Catalog
-from lance_bridge.managed import batch, compare_and_set
+from lance_bridge.managed import commits, compare_and_set
 from lance_bridge.managed import versions as directory
 from lance_bridge.managed.batch_records import BatchRecord
 from lance_bridge.managed.versions import ManagedDirectory
@@ -48,11 +48,11 @@ _PLACES: dict[str, tuple[Any, str]] = {
     RENAMING: (rename, "retry_after_readback"),
     COPIED: (rename, "_require_unchanged"),
     UNRECORDED: (BatchRecord, "write"),
-    RECORDED: (batch._Batch, "_prepare"),
-    HALF_PREPARED: (batch._Batch, "_prepare"),
+    RECORDED: (commits._Batch, "_prepare"),
+    HALF_PREPARED: (commits._Batch, "_prepare"),
     UNDECIDED: (BatchRecord, "decide"),
-    DECIDED: (batch, "finish_entries"),
-    HALF_FINISHED: (batch, "finish_entries"),
+    DECIDED: (commits, "finish_entries"),
+    HALF_FINISHED: (commits, "finish_entries"),
     FINISHED: (BatchRecord, "remove"),
 }
 _REACHED_LATER = (HALF_PREPARED, HALF_FINISHED)

@@ -18,8 +18,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from ..dataset_versions import transaction_at
 from ..errors import invalid, translate_lance_errors, unsupported
-from ..managed import batch
-from ..managed.commits import CatalogCommit
+from ..managed.commits import CatalogCommit, commit_batch
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..requests import Ref
 from ..storage.manifests import Manifest, Staged, VersionDirectory
@@ -353,7 +352,7 @@ def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
     Raises:
         UnsupportedOperationError: (0) one table is named twice, or one of several is not managed by
             its catalog, or adopts versions that were committed without it.
-        OutcomeUnknownError: (17) as `batch.commit`.
+        OutcomeUnknownError: (17) as `commit_batch`.
         LanceNamespaceError: what `versions.create` raises; nothing is created.
     """
     if len(wanted) == 1:
@@ -367,7 +366,7 @@ def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
             )
         seen.add(table.path)
         _require_batch_support(table)
-    made = batch.commit([_prepare(table, staged) for table, staged in wanted])
+    made = commit_batch([_prepare(table, staged) for table, staged in wanted])
     for table, _ in wanted:
         table.publish_after_commit()
     return made

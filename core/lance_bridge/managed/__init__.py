@@ -1,13 +1,12 @@
 """Implementation-managed tables: the catalog holds their versions.
 
 The entry names the latest version. A commit stages a manifest and compares and sets the entry,
-which is the commit (`compare_and_set`, `commits`); then the manifest gets its final name
+which is the commit (`commits`, `compare_and_set`); then the manifest gets its final name
 (`versions`). Any later client finishes a commit whose client died between these steps. A commit to
-several tables has a record (`batch_records`) that decides it in all of them at once (`batch`);
+several tables has a record (`batch_records`) that decides it in all of them at once;
 `batch_recovery` ends the batch of a client that died. Versions in storage that were not committed
 through the catalog are not shown; `out_of_band` adopts or discards them. `conversion` makes a table
-implementation-managed and returns it to its storage; `view` is the namespace that pylance commits
-through.
+implementation-managed and returns it to its storage.
 """
 
 from .out_of_band import OutOfBand

@@ -1,21 +1,49 @@
-"""Committing a version through the catalog: the compare-and-set of the entry is the commit.
+"""Commits through the catalog: what pylance commits to one table, and a batch to several tables.
 
-The manifest gets its final name afterwards. Once the entry is set, the version exists: the next
-client finishes what is left to do.
+A commit of one version compares and sets the entry. The manifest gets its final name afterwards:
+once the entry is set, the version exists, and the next client finishes what is left to do.
+
+Commits to several tables are all or nothing; ``specs/managed.md`` has the protocol and its proof.
+The record of the batch is written first; then each entry gets its next version, which depends on
+the batch; then the outcome is written, which is the commit of all; then each entry is finished.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
+from lance_namespace import (
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DescribeTableVersionRequest,
+    DescribeTableVersionResponse,
+    LanceNamespace,
+    ListTableVersionsRequest,
+    ListTableVersionsResponse,
+)
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    TableVersionNotFoundError,
+)
 
+from ..credentials.sources import describe_credentials
 from ..entry import TableEntry
-from ..errors import OutcomeUnknownError, concurrent_modification
+from ..errors import (
+    LatestVersionGoneError,
+    OutcomeUnknownError,
+    concurrent_modification,
+    releases_as_conflicts,
+)
 from ..managed_state import State
 from ..records import MARK, ForeignCommits
+from ..requests import as_model
 from ..storage.manifests import (
     Commit,
     Manifest,
@@ -28,9 +56,100 @@ from ..storage.manifests import (
     version_conflict,
 )
 from . import batch_recovery, compare_and_set, mark, out_of_band
+from .batch_records import BatchRecord, Outcome
+from .batch_recovery import finish_entries
 from .versions import ManagedDirectory, managed_directory
 
+ResultT = TypeVar("ResultT")
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TableView(LanceNamespace):
+    """Implements the operations that `lance.LanceDataset` calls, for one table.
+
+    pylance calls it from its own threads, and replaces its errors with its own. ``failure`` is the
+    error of the last commit, or else the first error.
+    """
+
+    table: TableEntry
+    write: bool
+    failure: LanceNamespaceError | None = field(default=None, init=False)
+
+    def namespace_id(self) -> str:
+        """Return an identifier of the connection, the table and the right."""
+        right = "write" if self.write else "read"  # pylance shares a store by this id
+        connection = self.table.connection
+        credentials = describe_credentials(connection.catalog, connection.config)
+        where = connection.catalog.describe_connection()
+        return f"{where}#{credentials}#{self.table.name}#{right}"
+
+    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
+        """Return fresh storage options."""
+        options = self.table.storage_options(write=self.write)
+        return DescribeTableResponse(
+            location=self.table.uri,
+            storage_options=options,
+            managed_versioning=True,
+        )
+
+    def list_table_versions(
+        self,
+        request: ListTableVersionsRequest,  # noqa: ARG002 - pylance needs the latest only
+    ) -> ListTableVersionsResponse:
+        """Return the latest version that the catalog has now."""
+        latest = self._record_failure(
+            lambda: managed_directory(self.table.reloaded(), write=self.write).latest()
+        )
+        return ListTableVersionsResponse(versions=[latest.to_table_version()] if latest else [])
+
+    def describe_table_version(
+        self, request: DescribeTableVersionRequest | Mapping[str, Any]
+    ) -> DescribeTableVersionResponse:
+        """Describe a committed version. Raises TableVersionNotFound (11)."""
+        version = as_model(DescribeTableVersionRequest, request).version
+        found = self._record_failure(lambda: self._find(version))
+        return DescribeTableVersionResponse(version=found.to_table_version())
+
+    def create_table_version(
+        self, request: CreateTableVersionRequest | Mapping[str, Any]
+    ) -> CreateTableVersionResponse:
+        """Commit a staged manifest through the catalog. Raises ConcurrentModification (14)."""
+        staged = Staged.from_request(as_model(CreateTableVersionRequest, request))
+
+        def commit() -> Manifest:
+            return prepare(self.table.reloaded(), staged).do()
+
+        self.failure = None
+        return CreateTableVersionResponse(version=self._record_failure(commit).to_table_version())
+
+    def _find(self, version: int | None) -> Manifest:
+        table = self.table
+        directory = managed_directory(table, write=self.write)
+        if version is None or version > directory.state.version:
+            directory = managed_directory(table.reloaded(), write=self.write)
+        wanted = directory.state.version if version is None else version
+        try:
+            found = directory.find(wanted)
+        except LatestVersionGoneError:
+            # By now it may be an old version, which a clean-up has deleted.
+            found = managed_directory(table.reloaded(), write=self.write).find(wanted)
+        if found is None:
+            raise TableVersionNotFoundError(
+                f"Table '{self.table.name}' has no version {version or 'yet'}"
+            )
+        return found
+
+    def _record_failure(self, call: Callable[[], ResultT]) -> ResultT:
+        try:
+            with releases_as_conflicts():
+                return call()
+        except LanceNamespaceError as error:
+            self.failure = self.failure or error
+            raise
+
+
+# -- a commit to one table -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,3 +357,112 @@ def _is_committed(
         return False
     final = directory.within(name_of(staged.version, Scheme.V2))
     return data == directory.files.read(final)
+
+
+# -- a commit to several tables --------------------------------------------------------------------
+
+
+def commit_batch(commits: Sequence[CatalogCommit]) -> list[Manifest]:
+    """Commit versions of several tables, or none; return their manifests in the same order.
+
+    Versions that an earlier attempt of the same request committed are kept.
+
+    Args:
+        commits: At most one for each table, checked by `prepare`.
+
+    Raises:
+        ConcurrentModificationError: (14) another client commits to one of the tables, or has
+            aborted the batch because it took too long. Nothing is committed.
+        OutcomeUnknownError: (17) the storage does not say whether the batch is committed; all of it
+            is, or nothing.
+        LanceNamespaceError: what the catalog or the storage raised. Nothing is committed.
+    """
+    new = sorted((each for each in commits if not each.exists), key=lambda each: each.path)
+    if len(new) == 1:
+        new[0].do()
+    elif new:
+        _Batch(new).commit()
+    return [each.finish() for each in commits]
+
+
+class _Batch:
+    """One batch of this client. Its tables are sorted by path.
+
+    So if two batches have several tables in common, one comes first in all of them.
+    """
+
+    def __init__(self, commits: Sequence[CatalogCommit]) -> None:
+        self._commits = commits
+        self._record = BatchRecord.new(commits[0].table)
+        self._is_certain = True
+        """Whether no change that was sent to an entry can still arrive."""
+
+    def commit(self) -> None:
+        """Commit the versions; see the function `commit_batch`."""
+        self._record.write([each.path for each in self._commits])
+        try:
+            for each in self._commits:
+                self._prepare(each)
+        except LanceNamespaceError:
+            self._abort()
+            raise
+        if self._decide() is not Outcome.COMMITTED:
+            self._end(Outcome.ABORTED)
+            raise concurrent_modification(self._commits[0].path)
+        self._end(Outcome.COMMITTED)
+
+    def _prepare(self, commit: CatalogCommit) -> None:
+        prepared = self._record.prepared(commit.new.staged)
+        try:
+            compare_and_set.swap(commit.table, commit.old.prepare(prepared))
+        except ConcurrentModificationError:
+            raise
+        except LanceNamespaceError:
+            self._is_certain = False
+            raise
+
+    def _decide(self) -> Outcome | None:
+        """Commit the batch, unless another client aborted it; return as `BatchRecord.decide`.
+
+        Raises:
+            OutcomeUnknownError: (17)
+            LanceNamespaceError: what the storage raised; the batch is aborted.
+        """
+        try:
+            return self._record.decide(Outcome.COMMITTED)
+        except LanceNamespaceError as error:
+            try:
+                outcome = self._record.decide(Outcome.ABORTED)
+            except LanceNamespaceError as unknown:
+                raise OutcomeUnknownError(
+                    f"Whether {self._record} is committed is unknown: {unknown}. Its tables show "
+                    "it when the storage responds again"
+                ) from error
+            if outcome is Outcome.COMMITTED:
+                return outcome
+            self._is_certain = False
+            self._end(Outcome.ABORTED)
+            raise
+
+    def _abort(self) -> None:
+        """Abort the batch. If that fails, the next writer does it."""
+        try:
+            self._end(self._record.decide(Outcome.ABORTED) or Outcome.ABORTED)
+        except LanceNamespaceError as error:
+            logger.warning("%s stays undecided for a while: %s", self._record, error)
+
+    def _end(self, outcome: Outcome) -> None:
+        """Apply the outcome to all entries; last to the one that has the record.
+
+        A failure does not change the outcome: the next writer continues.
+        """
+        connection = self._commits[0].table.connection
+        first, *others = (each.path for each in self._commits)
+        try:
+            finish_entries(connection, others, self._record.id, outcome)
+            finish_entries(connection, [first], self._record.id, outcome)
+        except LanceNamespaceError as error:
+            logger.warning("%s is %s, and not finished: %s", self._record, outcome.value, error)
+            return
+        if self._is_certain:
+            self._record.remove()

@@ -41,10 +41,10 @@ from .errors import (
     releases_as_conflicts,
     translate_lance_errors,
 )
-from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
+from .managed import OutOfBand, conversion, mark, out_of_band
 from .managed.batch_records import latest_state
 from .managed.commits import TableView
-from .managed.late_commits import Made
+from .managed.conversion import LateCommit, Made, remove_from_new_table, require_part
 from .managed.mark import Mark
 from .managed.versions import latest_in_storage
 from .managed_state import RELEASED
@@ -488,7 +488,7 @@ class Table(TableEntry):
         """Check that a version that was committed to the storage is part of the table now.
 
         It is if the entry, read again, leaves the versions to the storage, or has this version. The
-        version becomes the next one in the catalog if it can; see `late_commits`. Nothing is to be
+        version becomes the next one in the catalog if it can; see `LateCommit`. Nothing is to be
         checked if the catalog held the versions before, since it then decides each commit.
 
         Args:
@@ -506,12 +506,12 @@ class Table(TableEntry):
         try:
             now = self.reread_after_commit(version)
         except TableReplacedError as error:
-            commit = late_commits.LateCommit.of(version, made, branch)
-            late_commits.remove_from_new_table(self, error.found, commit)
+            commit = LateCommit.of(version, made, branch)
+            remove_from_new_table(self, error.found, commit)
             raise
         before, after = (each.record.properties.get(RELEASED) for each in (self, now))
         if now.record.is_managed or before != after:  # its catalog holds the versions, or did
-            late_commits.require_part(now, late_commits.LateCommit.of(version, made, branch))
+            require_part(now, LateCommit.of(version, made, branch))
 
     # -- columns in the entry ----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from lance_bridge import managed_state as states
 from lance_bridge.dataset.maintenance import compact
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import late_commits, out_of_band
+from lance_bridge.managed import conversion, out_of_band
 from lance_bridge.managed.commits import TableView
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
@@ -292,7 +292,7 @@ def test_a_write_on_top_of_one_past_the_catalog_is_handled_as_that(
     monkeypatch: pytest.MonkeyPatch,
     policy: str,
 ) -> None:
-    monkeypatch.setattr(late_commits, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(conversion, "_WAIT_SECONDS", 0.0)
     other = another(writes)
 
     def begin() -> None:

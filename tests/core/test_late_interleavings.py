@@ -11,7 +11,7 @@ from lance_namespace import errors
 from lance_bridge import managed_state
 from lance_bridge.dataset import versions
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import conversion, late_commits, out_of_band
+from lance_bridge.managed import conversion, out_of_band
 from lance_bridge.managed.batch_records import latest_state
 from lance_bridge.storage.manifests import Scheme, Staged, name_of
 
@@ -43,7 +43,7 @@ def test_a_version_whose_writer_succeeds_is_kept_whenever_the_manager_changes(
     steps: int, monkeypatch: pytest.MonkeyPatch, *, is_adopted: bool
 ) -> None:
     """The writer stops at each of its steps, and the other client at each of its own then."""
-    monkeypatch.setattr(late_commits, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(conversion, "_WAIT_SECONDS", 0.0)
     monkeypatch.setattr(out_of_band, "_find_objection", lambda *_: "" if is_adopted else "no")
     outcomes = set()
     turns, others, is_done = 0, 0, False

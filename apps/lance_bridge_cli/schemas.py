@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from lance_bridge.arrow_types import plain_type
 from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import unsupported
-from lance_bridge.type_table import plain_type
 
 
 def sql_type(type_: pa.DataType) -> str:

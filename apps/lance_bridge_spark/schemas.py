@@ -1,6 +1,6 @@
 """Schemas of Lance tables in Spark: types, names and comments of columns, in both directions.
 
-A new type begins in the table of plain types, `lance_bridge.type_table`. This module has what a
+A new type begins in the table of plain types, `lance_bridge.arrow_types`. This module has what a
 table of plain types cannot say: types with parameters and with parts, types that only one side has,
 the schema of a new table, and what only SQL has, such as ``varchar(n)``. `source.conversion`
 converts the values. Packages that read or write tables with Spark use this module, too.
@@ -24,9 +24,9 @@ from lance_namespace.errors import LanceNamespaceError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from lance_bridge.arrow_types import plain_type
 from lance_bridge.blobs import BLOB, has_blobs, is_blob, is_blob_type
 from lance_bridge.errors import invalid
-from lance_bridge.type_table import plain_type
 
 COMMENT = "comment"
 """The key of a column's comment, in Spark's metadata and in Arrow's."""

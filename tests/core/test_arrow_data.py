@@ -29,10 +29,10 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
+from lance_bridge.arrow_types import PLAIN_TYPES, plain_type
 from lance_bridge.arrow_values import to_values
 from lance_bridge.dataset.arrow_compat import align, align_batch
 from lance_bridge.dataset.rows import Rows
-from lance_bridge.type_table import PLAIN_TYPES, plain_type
 from lance_bridge.values import JsonText, to_json_value, to_text
 
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types

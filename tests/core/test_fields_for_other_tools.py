@@ -25,8 +25,8 @@ from lance_namespace.errors import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from lance_bridge.arrow_types import columns_of, schema_to_json, spark_type, type_from_json
 from lance_bridge.catalog import Column, Published
-from lance_bridge.dataset.schema_json import to_json, type_from_json
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.hive_entries import (
     COMMENT_LENGTH,
@@ -39,7 +39,6 @@ from lance_bridge.hive_entries import (
 )
 from lance_bridge.records import PUBLISHED, check_properties, replace_visible
 from lance_bridge.testing.calls import Calls
-from lance_bridge.type_table import columns_of, spark_type
 
 from .memory_catalog import (
     CAPABILITIES,
@@ -389,7 +388,7 @@ def both_answers(directory: Path, schema: pa.Schema) -> tuple[Any, Any]:
     request = api.DescribeTableRequest(id=["t"], load_detailed_metadata=True)
     expected = namespace.describe_table(request).var_schema
     assert expected is not None
-    return to_json(stored).to_dict(), expected.to_dict()
+    return schema_to_json(stored).to_dict(), expected.to_dict()
 
 
 def test_every_type_that_lance_stores_is_answered_alike(tmp_path: Path) -> None:
@@ -413,13 +412,15 @@ def test_metadata_of_fields_and_schema_is_answered_alike(tmp_path: Path) -> None
 
 def test_json_columns_are_answered_as_readers_get_them() -> None:
     """Lance keeps them in a form of its own, which the directory namespace tells instead."""
-    answer = to_json(pa.schema([pa.field("c", pa.json_())])).to_dict()["fields"][0]
+    answer = schema_to_json(pa.schema([pa.field("c", pa.json_())])).to_dict()["fields"][0]
     assert answer["type"] == {"type": "utf8"}
     assert answer["metadata"]["ARROW:extension:name"] == "arrow.json"
 
 
 def test_metadata_that_is_no_text_is_still_answered() -> None:
-    answer = to_json(pa.schema([pa.field("c", pa.int8(), metadata={b"\xff": b"\xfe"})])).to_dict()
+    answer = schema_to_json(
+        pa.schema([pa.field("c", pa.int8(), metadata={b"\xff": b"\xfe"})])
+    ).to_dict()
     assert answer["fields"][0]["metadata"] == {"\ufffd": "\ufffd"}
 
 
@@ -427,7 +428,7 @@ def test_metadata_that_is_no_text_is_still_answered() -> None:
 
 
 def test_a_type_of_an_answer_is_understood_in_a_request() -> None:
-    given = to_json(pa.schema([(str(kind), kind) for kind in TOLD_WHOLE])).fields
+    given = schema_to_json(pa.schema([(str(kind), kind) for kind in TOLD_WHOLE])).fields
     assert [type_from_json(each.type.to_dict()) for each in given] == TOLD_WHOLE
 
 

@@ -23,9 +23,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
 
+from lance_bridge.arrow_types import columns_of
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
-from lance_bridge.type_table import columns_of
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.registration import register

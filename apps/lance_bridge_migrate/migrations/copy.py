@@ -27,6 +27,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import locations
+from lance_bridge.arrow_types import columns_of
 from lance_bridge.catalog import Column
 from lance_bridge.dataset import branches_of
 from lance_bridge.entry import TableEntry
@@ -35,7 +36,6 @@ from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
-from lance_bridge.type_table import columns_of
 
 from ..endpoints import Endpoints
 from ..levels import Level

@@ -2,7 +2,7 @@
 
 LanceDB's client reads and writes that JSON. It names types differently from the specification's
 JSON, and has units, time zones and dictionaries, which the specification lacks. It has no maps:
-they are lists of their entries. Which types there are says `lance_bridge.type_table`.
+they are lists of their entries. Which types there are says `lance_bridge.arrow_types`.
 Source: ``arrow/json.rs`` and ``datatypes.rs`` of Lance 13.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_bridge.arrow_types import PLAIN_TYPES, plain_type
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.type_table import PLAIN_TYPES, plain_type
 
 _NAMES = {**{each.name: each.lance for each in PLAIN_TYPES}, "boolean": "bool"}
 _SPECIFIED = {each.lance: each.name for each in PLAIN_TYPES}
@@ -113,7 +113,7 @@ def type_from_json(data_type: Json) -> Json:
 
 
 def _dictionary_from_json(parts: list[str]) -> Json:
-    """Return a dictionary as Arrow prints it; see `lance_bridge.dataset.schema_json`."""
+    """Return a dictionary as Arrow prints it; see `lance_bridge.arrow_types`."""
     *value, index, _ordered = parts if len(parts) > 2 else ["", "", ""]
     inner = [type_from_json({"type": each}) for each in (":".join(value), index)]
     if any(each.keys() != {"type"} for each in inner):

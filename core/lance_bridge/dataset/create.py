@@ -17,6 +17,7 @@ from lance_namespace.errors import (
 )
 
 from .. import blobs, locations
+from ..arrow_types import columns_of
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
 from ..errors import (
@@ -35,7 +36,6 @@ from ..requests import CreateMode
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.creation import LazyNamespace, allocate
-from ..type_table import columns_of
 from .rows import Rows
 
 FIRST_VERSION = 1

@@ -9,11 +9,11 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTabl
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary, TableBasicStats
 
 from .. import locations
+from ..arrow_types import schema_to_json
 from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
-from . import schema_json as schemas
 from .indices import describe_indices
 
 
@@ -60,7 +60,7 @@ def _add_details(
         counts = dataset.stats.dataset_stats()
         metadata = dataset.metadata
     response.version = int(dataset.version)
-    response.var_schema = schemas.to_json(dataset.schema)
+    response.var_schema = schema_to_json(dataset.schema)
     response.metadata = dict(metadata)
     response.stats = TableBasicStats(
         num_deleted_rows=counts["num_deleted_rows"], num_fragments=counts["num_fragments"]

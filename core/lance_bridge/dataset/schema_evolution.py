@@ -16,11 +16,11 @@ from lance_namespace_urllib3_client.models import (
 )
 
 from .. import locations
+from ..arrow_types import schema_from_base64, type_from_json
 from ..errors import invalid, require_text, unsupported
 from ..requests import Ref
 from ..table import Table, transaction_id
 from . import computed_columns, expressions, paths
-from . import schema_json as schemas
 from .arrow_compat import require_storable
 from .paths import Column
 
@@ -189,7 +189,7 @@ def _parse_entry_type(entry: AlterColumnsEntry) -> pa.DataType | None:
         )
     if entry.rename is None and entry.nullable is None and entry.data_type is None:
         raise invalid(f"Nothing to alter in '{entry.path}': give rename, nullable or data_type")
-    return None if entry.data_type is None else schemas.type_from_json(entry.data_type)
+    return None if entry.data_type is None else type_from_json(entry.data_type)
 
 
 def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration]) -> None:
@@ -386,7 +386,7 @@ def add_null_columns(table: Table, ref: Ref, schema_text: str) -> int:
 
 def _parse(text: str) -> pa.Schema:
     problem = "arrow_schema is not an Arrow schema: an IPC message in base64"
-    schema = schemas.from_base64(text, problem)
+    schema = schema_from_base64(text, problem)
     if not len(schema):
         raise invalid("The request adds no column: arrow_schema is empty")
     return schema

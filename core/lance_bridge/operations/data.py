@@ -8,9 +8,9 @@ import lance_namespace as api
 import pyarrow as pa
 
 from .. import engine
+from ..arrow_types import schema_from_base64
 from ..dataset import change, create, insert, merge, query, read
 from ..dataset.rows import Data, Rows
-from ..dataset.schema_json import from_base64
 from ..dataset.searches import Request
 from ..errors import invalid, unsupported
 from ..requests import CreateMode, Ref, parse_mode
@@ -262,7 +262,7 @@ class ComputeOperations(Operations):
                 "changed"
             )
         problem = "output_schema is not an Arrow schema in base64"
-        schema = from_base64(request.output_schema, problem)
+        schema = schema_from_base64(request.output_schema, problem)
         made = worker.create_materialized_view(
             self,
             self.tables.path_of(request.id),

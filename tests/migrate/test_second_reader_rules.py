@@ -20,13 +20,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from lance_bridge_migrate.second_reader.columns import conflicts, differences, holds
-from lance_bridge_migrate.second_reader.csv_files import (
-    Cell,
-    Dialect,
-    dialect_of,
-    parsed,
-    scan,
-)
+from lance_bridge_migrate.second_reader.csv_check import Cell, Dialect, dialect_of, parsed, scan
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 from lance_bridge_migrate.second_reader.json_check import BROKEN, difference, documents_of, lines_of
 from lance_bridge_migrate.second_reader.metadata import (

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql import types as spark
 
-from . import csv_check, csv_files, json_check
+from . import csv_check, json_check
 from .columns import names_of, plain_type
-from .csv_files import Cell, dialect_of
+from .csv_check import Cell, dialect_of
 from .hashes import Hashes, IncomparableError, hashes
 from .metadata import FileSchemas
 from .storage import (
@@ -388,9 +388,9 @@ class TextRows:
             return
         names = [each.name for each in self._data]
         with open_text(self._storage, uri) as stream:
-            for data in csv_files.chunks(stream, dialect):
+            for data in csv_check.chunks(stream, dialect):
                 text = decode(data, dialect.encoding)
-                table = csv_files.parsed(text, dialect, names, skipped)
+                table = csv_check.parsed(text, dialect, names, skipped)
                 if table is not None:
                     yield table.num_rows, self._of_table(table)
                 else:

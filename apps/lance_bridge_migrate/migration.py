@@ -21,8 +21,8 @@ from lance_bridge.errors import invalid
 from lance_bridge.redaction import IN_URL
 from lance_bridge.tables import Tables
 
+from . import Level
 from .endpoints import Endpoints, catalog_at
-from .levels import Level
 from .plan import Address, Facts, Item, Model, Options, Plan
 from .record import Check
 

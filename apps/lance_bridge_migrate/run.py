@@ -25,8 +25,8 @@ from pydantic import Field
 from lance_bridge.errors import invalid
 from lance_bridge.names import first_names
 
+from . import Level
 from .endpoints import Endpoints
-from .levels import Level
 from .migration import MigrationType, NullProgress, Step, StepContext, Stopped
 from .plan import Facts, Item, ItemType, Options, Plan, new_id, now, without_clashes
 from .record import Event, Failure, ItemState, Journal, Migration, Name, Record

@@ -17,8 +17,7 @@ from migrate.sessions import Scene, failed, replaced, rows_of
 from pyarrow import orc
 from spark.sql_helpers import set_conf
 
-from lance_bridge_migrate import State, verify
-from lance_bridge_migrate.levels import Level
+from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.plan import Item, ItemType, Severity
 from lance_bridge_migrate.record import Check
 from lance_bridge_migrate.second_reader.storage import Storage, UnreachableError

@@ -19,7 +19,7 @@ from lance_bridge.user_files import MIGRATIONS, default_directory
 from lance_bridge_cli.arguments import OutputOption, Properties, parse_name, usage_error
 from lance_bridge_cli.output import Output
 
-from ..levels import Level
+from .. import Level
 
 Command = Callable[..., None]
 Repeated = list[str] | None

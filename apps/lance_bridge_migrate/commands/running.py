@@ -26,7 +26,7 @@ from lance_bridge_cli.output import (
     spinner,
 )
 
-from ..levels import Level
+from .. import Level
 from .options import (
     Execution,
     MigrationId,

@@ -20,8 +20,8 @@ from lance_bridge.requests import Ref
 from lance_bridge.tables import Tables
 from lance_bridge_spark.rows import address_in
 
+from .. import Level
 from ..endpoints import Endpoints
-from ..levels import Level
 from ..migration import MigrationType, StepContext, Survey
 from ..plan import Item, Problem, blocker, warning
 from ..record import Check, ItemState, Record

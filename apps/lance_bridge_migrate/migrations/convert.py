@@ -25,9 +25,9 @@ from lance_bridge.names import by_name, find_name, first_names
 from lance_bridge.requests import Ref
 from lance_bridge_spark.rows import address_in, index_request
 
+from .. import Level
 from ..arrow_files import FORMATS, ArrowFiles
 from ..endpoints import Endpoints, Selection
-from ..levels import Level
 from ..migration import MigrationType, PlainLocation, StepContext, Survey
 from ..plan import Item, Options, Problem, blocker, blockers_in, warning
 from ..record import Check

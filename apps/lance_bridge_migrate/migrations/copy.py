@@ -37,8 +37,8 @@ from lance_bridge.requests import Ref
 from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
 
+from .. import Level
 from ..endpoints import Endpoints
-from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Stopped, Survey
 from ..plan import Facts, Item, blocker, blockers_in
 from ..record import Check

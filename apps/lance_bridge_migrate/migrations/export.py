@@ -29,8 +29,8 @@ from lance_bridge.table import Table
 from lance_bridge_spark.rows import address_in
 from lance_bridge_spark.schemas import read_type, require_distinct, spark_schema
 
+from .. import Level
 from ..endpoints import Endpoints, Selection, entries_of
-from ..levels import Level
 from ..migration import ItemFacts, MigrationType, PlainLocation, Step, StepContext, Survey
 from ..plan import Facts, Item, Problem, blocker, warning
 from ..record import Check

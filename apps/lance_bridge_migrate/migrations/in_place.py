@@ -18,8 +18,8 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification
 from lance_bridge.table import Table
 
+from .. import Level
 from ..endpoints import Endpoints, Selection, entries_of
-from ..levels import Level
 from ..migration import ItemFacts, MigrationType, Step, StepContext, Survey
 from ..plan import Facts, Item, Problem, blocker, digest
 from ..record import Check

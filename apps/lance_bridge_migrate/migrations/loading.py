@@ -40,8 +40,8 @@ from lance_bridge_spark.rows import (
 )
 from lance_bridge_spark.schemas import as_new
 
+from .. import Level
 from ..arrow_files import ArrowFiles
-from ..levels import Level
 from ..migration import Step, StepContext
 from ..plan import Facts, Item, Options
 from ..record import Check

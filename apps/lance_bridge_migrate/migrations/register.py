@@ -37,8 +37,8 @@ from lance_bridge.requests import Ref, parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors
 from lance_bridge.table import Table
 
+from .. import Level
 from ..endpoints import Directory, Endpoints, Selection, directory_at, entries_of
-from ..levels import Level
 from ..migration import MigrationType, Step, StepContext, Survey
 from ..plan import Facts, Item, ItemType, Problem, blocker, warning
 from ..record import Check

@@ -28,7 +28,7 @@ from lance_bridge.errors import display, translate_lance_errors
 from lance_bridge.records import check_properties
 from lance_bridge.tables import Tables
 
-from ..levels import Level
+from .. import Level
 from ..migration import ItemFacts, StepContext
 from ..plan import Facts, Item, Problem, blocker, blockers_in, warning
 from ..record import Check

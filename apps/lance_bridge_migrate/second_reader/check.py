@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from lance_bridge.errors import translate_lance_errors
 from lance_bridge.names import first_names
 
-from ..levels import Level
+from .. import Level
 from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark import sources

@@ -30,7 +30,7 @@ from lance_bridge.tables import Tables
 from ..addresses import CatalogAddress
 from ..schemas import COMMENT, LENGTH_TYPE, length_in, type_from_json
 from ..source import conversion
-from . import tables
+from . import entries
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -47,7 +47,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         TableSchemaValidation, ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
-    table = tables.find(catalog, args)
+    table = entries.find(catalog, args)
     changes: Sequence[Change] = args["changes"]
     for change in changes:
         _refuse_impossible(table, change)
@@ -57,7 +57,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         step(table, list(same))
         # The entry contains the properties, and the versions of a managed table.
         table = table.reloaded() if step is _alter_properties else table.refreshed()
-    return tables.describe(table, table.open())
+    return entries.describe(table, table.open())
 
 
 def _refuse_impossible(table: Table, change: Change) -> None:

@@ -24,7 +24,7 @@ from ..redaction import redact_logs
 from ..source import LanceSource
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
-from . import changes, namespaces, new_tables, tables
+from . import changes, entries, new_tables
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -49,7 +49,7 @@ def plan_read(args: Args) -> tuple[Answer, Parts]:
     """
     schema = _schema_of(args)
     source = LanceSource(_options_of(args))
-    source.loaded = tables.loaded(args.get("loaded"))
+    source.loaded = entries.loaded(args.get("loaded"))
     reader = source.reader(schema)
     rows = reader.rows_to_read()
     if rows is not None and rows <= args.get("local_rows", -1):
@@ -112,20 +112,20 @@ def _schema_of(args: Args) -> StructType:
 # -- calls -----------------------------------------------------------------------------------------
 
 _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Args], Answer]] = {
-    "list_namespaces": namespaces.list_children,
-    "load_namespace": namespaces.load,
-    "create_namespace": namespaces.create,
-    "alter_namespace": namespaces.alter,
-    "drop_namespace": namespaces.drop,
-    "list_tables": tables.list_names,
-    "table_exists": tables.exists,
-    "load_table": tables.load,
-    "create_table": tables.create,
-    "drop_table": tables.drop,
-    "rename_table": tables.rename,
-    "truncate": tables.truncate,
-    "delete_where": tables.delete_where,
-    "fragments": tables.fragments,
+    "list_namespaces": entries.list_namespaces,
+    "load_namespace": entries.load_namespace,
+    "create_namespace": entries.create_namespace,
+    "alter_namespace": entries.alter_namespace,
+    "drop_namespace": entries.drop_namespace,
+    "list_tables": entries.list_tables,
+    "table_exists": entries.table_exists,
+    "load_table": entries.load_table,
+    "create_table": entries.create_table,
+    "drop_table": entries.drop_table,
+    "rename_table": entries.rename_table,
+    "truncate": entries.truncate,
+    "delete_where": entries.delete_where,
+    "fragments": entries.fragments,
     "alter_table": changes.alter,
     "stage_create": new_tables.create,
     "stage_replace": new_tables.replace,

@@ -1,4 +1,7 @@
-"""SHOW TABLES, DESCRIBE, CREATE, DROP and RENAME TABLE, and deletes, which need no tasks."""
+"""SHOW, DESCRIBE, CREATE, ALTER and DROP of namespaces and tables, and deletes without tasks.
+
+ALTER TABLE is in `changes`; definitions, CREATE with a query and REPLACE TABLE are in `new_tables`.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,34 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
-from lance_namespace import DescribeNamespaceRequest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DescribeNamespaceRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+)
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 
 from lance_bridge import blobs
 from lance_bridge.catalog import Path
-from lance_bridge.dataset import (
-    NewTable,
-    Rows,
-    create_table,
-    delete_rows,
-    translate_query_errors,
+from lance_bridge.connection import Connection
+from lance_bridge.dataset import NewTable, Rows, delete_rows, translate_query_errors
+from lance_bridge.dataset import create_table as create_with_rows
+from lance_bridge.errors import (
+    display,
+    invalid,
+    retry_after_readback,
+    translate_lance_errors,
+    unsupported,
 )
-from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.locations import for_lance
+from lance_bridge.records import check_key, check_property
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
@@ -44,38 +56,141 @@ Answer = dict[str, Any]
 _FRAGMENT_BITS = 32
 """A row's address is its fragment's id, followed by its offset there in this many low bits."""
 
-
-# -- loaded tables ---------------------------------------------------------------------------------
-#
-# Tables that statements have loaded, so that planning a read needs no second catalog call.
-
-_MOST = 256
-"""More tables than concurrent statements load before they are planned."""
-
-_tables: OrderedDict[str, SparkTable] = OrderedDict()
-_lock = threading.Lock()
+# -- namespaces ------------------------------------------------------------------------------------
 
 
-def _keep(table: SparkTable) -> str:
-    """Keep a table for some time, and return the name to get it by."""
-    name = uuid.uuid4().hex
-    with _lock:
-        _tables[name] = table
-        while len(_tables) > _MOST:
-            _tables.popitem(last=False)
-    return name
+def list_namespaces(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace}`` to ``{namespaces: [path, …]}``, sorted.
+
+    Raises: NamespaceNotFound, InvalidInput.
+    """
+    path = list(args["namespace"])
+    found = catalog.connect().list_namespaces(ListNamespacesRequest(id=path))
+    return {"namespaces": [[*path, name] for name in sorted(found.namespaces)]}
 
 
-def loaded(name: str | None) -> SparkTable | None:
-    """Return a table by its name, or None if another process kept it or it was evicted."""
-    with _lock:
-        return None if name is None else _tables.get(name)
+def load_namespace(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace}`` to ``{properties}``, in Spark's spelling.
+
+    Raises: NamespaceNotFound, InvalidInput.
+    """
+    connection, path = _namespace_of(catalog, args)
+    request = DescribeNamespaceRequest(id=list(path))
+    found = catalog.connect().describe_namespace(request).properties or {}
+    to_spark = {theirs: ours for ours, theirs in _spelling(connection, path).items()}
+    return {"properties": {to_spark.get(key, key): value for key, value in found.items()}}
 
 
-# -- reading -------------------------------------------------------------------------------------
+def create_namespace(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, properties}`` to ``{}``.
+
+    Raises: Unsupported, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
+        InvalidInput.
+    """
+    connection, path = _namespace_of(catalog, args)
+    properties = _to_catalog_spelling(connection, path, args["properties"])
+    request = CreateNamespaceRequest(id=list(path), mode="Create", properties=properties)
+    catalog.connect().create_namespace(request)
+    return {}
 
 
-def list_names(catalog: CatalogAddress, args: Args) -> Answer:
+def alter_namespace(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, set, unset}`` to ``{}``; other properties are kept.
+
+    Raises: Unsupported, NamespaceNotFound, InvalidInput.
+    """
+    connection, path = _namespace_of(catalog, args)
+    if not path:
+        raise invalid("The root namespace has no properties")
+    wanted = _to_catalog_spelling(connection, path, args.get("set") or {})
+    spelling = _spelling(connection, path)
+    unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
+    for key, value in wanted.items():
+        check_property(key, value)
+    for key in unwanted:
+        check_key(key)
+    connection.check_namespace_management(path, wanted)
+    _change_properties(connection, path, wanted, unwanted)
+    _require_comment(connection, path, wanted, spelling.get("comment"))
+    return {}
+
+
+def _change_properties(
+    connection: Connection, path: Path, wanted: Mapping[str, str], unwanted: set[str]
+) -> None:
+    reason = connection.capabilities.no_namespace_changes
+    if reason:
+        raise unsupported(f"Namespace '{display(path)}' cannot change: {reason}")
+    record = connection.catalog.load_namespace(path)
+    kept = {key: value for key, value in record.properties.items() if key not in unwanted}
+    changed = replace(record, properties={**kept, **wanted})
+    if changed == record:
+        return
+
+    def has_happened() -> bool:
+        found = connection.catalog.load_namespace(path).properties
+        was_set = all(found.get(key) == value for key, value in wanted.items())
+        return was_set and not any(key in found for key in unwanted - wanted.keys())
+
+    retry_after_readback(lambda: connection.catalog.alter_namespace(changed), has_happened)
+
+
+def _require_comment(
+    connection: Connection, path: Path, wanted: Mapping[str, str], key: str | None
+) -> None:
+    """Raise if the comment did not change: Hive before 4 silently ignores it."""
+    if key is None or key not in wanted:
+        return
+    if connection.catalog.load_namespace(path).properties.get(key) != wanted[key]:
+        raise unsupported(
+            f"The comment of namespace '{display(path)}' cannot be changed: its catalog keeps "
+            "the one it was created with. The other changes were made"
+        )
+
+
+def drop_namespace(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, cascade}`` to ``{}``. Cascade deletes its tables.
+
+    Raises: Unsupported, NamespaceNotFound, NamespaceNotEmpty, InvalidInput, InvalidTableState.
+    """
+    behavior = "Cascade" if args.get("cascade") else "Restrict"
+    request = DropNamespaceRequest(id=args["namespace"], mode="Fail", behavior=behavior)
+    catalog.connect().drop_namespace(request)
+    return {}
+
+
+def _namespace_of(catalog: CatalogAddress, args: Args) -> tuple[Connection, Path]:
+    connection = catalog.connect().connection
+    return connection, parse_namespace(args["namespace"], connection.capabilities)
+
+
+def _spelling(connection: Connection, path: Path) -> Mapping[str, str]:
+    """Return the catalog's names of Spark's own properties, by Spark's names."""
+    levels = connection.capabilities.namespace_words
+    if not 0 < len(path) <= len(levels):
+        return {}
+    words = levels[len(path) - 1]
+    named = {"comment": words.comment, "location": words.location, "owner": words.owner}
+    return {ours: theirs for ours, theirs in named.items() if theirs}
+
+
+def _to_catalog_spelling(
+    connection: Connection, path: Path, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return properties in the catalog's spelling.
+
+    Spark sets an owner on everything that it creates. It is dropped if the catalog has no such
+    property, because the catalog then tracks owners itself.
+    """
+    spelling = _spelling(connection, path)
+    given = {k: v for k, v in properties.items() if k != "owner" or k in spelling}
+    return {spelling.get(key, key): value for key, value in given.items()}
+
+
+# -- finding and describing tables -----------------------------------------------------------------
+
+
+def list_tables(catalog: CatalogAddress, args: Args) -> Answer:
     """``{namespace}`` to ``{tables: [name, …]}``: only Lance tables, sorted.
 
     A namespace that contains namespaces has none.
@@ -90,7 +205,7 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
     return {"tables": list(namespace.catalog.list_tables(path, lance_only=True))}
 
 
-def exists(catalog: CatalogAddress, args: Args) -> Answer:
+def table_exists(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table}`` to ``{exists}``, without reading the storage.
 
     Raises: InvalidInput (also: not Lance's).
@@ -102,7 +217,7 @@ def exists(catalog: CatalogAddress, args: Args) -> Answer:
     return {"exists": True}
 
 
-def load(catalog: CatalogAddress, args: Args) -> Answer:
+def load_table(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, version?, timestamp_us?, options?}`` to a description.
 
     ``version`` is a number or the name of a tag or branch; ``timestamp_us`` is in microseconds
@@ -165,10 +280,10 @@ def spark_properties(table: Table) -> dict[str, str]:
     return {**own, "location": for_lance(table.record.location)} if table.record.location else own
 
 
-# -- creating, dropping, renaming ----------------------------------------------------------------
+# -- creating, dropping and renaming tables --------------------------------------------------------
 
 
-def create(catalog: CatalogAddress, args: Args) -> Answer:
+def create_table(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, schema, properties}`` to a description.
 
     With a location and no columns, register the existing table at that location.
@@ -186,7 +301,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     else:
         empty = Rows.from_data(pa.Table.from_batches([], definition.schema()))
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
-        made, _ = create_table(tables.connection, new)
+        made, _ = create_with_rows(tables.connection, new)
         table = made.refreshed()
     return describe(table, table.open())
 
@@ -202,7 +317,7 @@ def _register(tables: Tables, definition: Definition) -> Table:
     return tables.add(definition.path, place, definition.properties)
 
 
-def drop(catalog: CatalogAddress, args: Args) -> Answer:
+def drop_table(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table}`` to ``{}``; the data is deleted, with or without PURGE.
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
@@ -212,7 +327,7 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
     return {}
 
 
-def rename(catalog: CatalogAddress, args: Args) -> Answer:
+def rename_table(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, to}`` to ``{}``.
 
     ``to`` is a path with or without the catalog's name, or a name in the same namespace.
@@ -235,7 +350,7 @@ def _rename_target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
     return to
 
 
-# -- changes of rows without tasks ---------------------------------------------------------------
+# -- changes of rows without tasks -----------------------------------------------------------------
 
 
 def truncate(catalog: CatalogAddress, args: Args) -> Answer:
@@ -279,3 +394,30 @@ def _matching_fragments(dataset: lance.LanceDataset, wanted: str) -> set[int]:
         addresses = batch.column(ROW_ADDRESS).cast(pa.uint64()).to_numpy()
         found.update(np.unique(addresses >> np.uint64(_FRAGMENT_BITS)).tolist())
     return found
+
+
+# -- loaded tables ---------------------------------------------------------------------------------
+#
+# Tables that statements have loaded, so that planning a read needs no second catalog call.
+
+_MOST = 256
+"""More tables than concurrent statements load before they are planned."""
+
+_tables: OrderedDict[str, SparkTable] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _keep(table: SparkTable) -> str:
+    """Keep a table for some time, and return the name to get it by."""
+    name = uuid.uuid4().hex
+    with _lock:
+        _tables[name] = table
+        while len(_tables) > _MOST:
+            _tables.popitem(last=False)
+    return name
+
+
+def loaded(name: str | None) -> SparkTable | None:
+    """Return a table by its name, or None if another process kept it or it was evicted."""
+    with _lock:
+        return None if name is None else _tables.get(name)

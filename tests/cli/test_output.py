@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from arrow_values import ID, STORED, Sample
+from arrow_types import ID, STORED, Sample
 from lance_namespace.errors import UnsupportedOperationError
 from rich.table import Table
 from typer.testing import CliRunner

@@ -16,7 +16,7 @@ import lance_namespace as api
 import lancedb
 import pyarrow as pa
 import pytest
-from arrow_values import BLOBS, SAMPLES, SHAPES, STORED, Sample, undecided
+from arrow_types import BLOBS, SAMPLE_SHAPES, SAMPLES, STORED, Sample, undecided_samples
 from cli.program import run
 from pyarrow import parquet
 from server.gateways import clients, memory_namespace, serve_namespace
@@ -78,7 +78,7 @@ def _padded(sample: Sample, length: int) -> Sample:
 
 def _wide_tables() -> Iterator[Any]:
     of_parquet = [each for each in STORED if not each.no_parquet]
-    for shape, place in SHAPES.items():
+    for shape, place in SAMPLE_SHAPES.items():
         for start in range(0, len(of_parquet), _WIDTH):
             samples = [place(each) for each in of_parquet[start : start + _WIDTH]]
             length = max(len(each.array) for each in samples)
@@ -147,7 +147,7 @@ def content(table: pa.Table) -> str:
 
 @pytest.mark.quick
 def test_every_type_has_a_sample() -> None:
-    assert undecided() == []
+    assert undecided_samples() == []
 
 
 # -- written and read ------------------------------------------------------------------------------
@@ -196,9 +196,9 @@ def test_the_schema_is_described(place: Place, wide: Wide) -> None:
     assert place.remote.open_table("t").schema.types == wanted.types
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SAMPLE_SHAPES)
 def test_a_map_is_read_by_lancedb_although_its_schema_has_none(place: Place, shape: str) -> None:
-    [sample] = [SHAPES[shape](each) for each in STORED if "map" in each.name]
+    [sample] = [SAMPLE_SHAPES[shape](each) for each in STORED if "map" in each.name]
     wanted = place.write("t", sample.table)
     remote = place.remote.open_table("t")
     assert "list<entries: struct<key: string not null" in str(remote.schema.field("c").type)
@@ -208,11 +208,11 @@ def test_a_map_is_read_by_lancedb_although_its_schema_has_none(place: Place, sha
 
 
 @pytest.mark.parametrize("sample", NO_PARQUET, ids=lambda sample: sample.name)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SAMPLE_SHAPES)
 def test_a_value_that_parquet_lacks_is_written_or_names_its_column(
     place: Place, sample: Sample, shape: str
 ) -> None:
-    table = SHAPES[shape](sample).table
+    table = SAMPLE_SHAPES[shape](sample).table
     wanted = place.write("t", table)
     path = "/v1/table/db$rest"
     created = place.http(
@@ -227,11 +227,11 @@ def test_a_value_that_parquet_lacks_is_written_or_names_its_column(
 
 
 @pytest.mark.parametrize("sample", REFUSED, ids=lambda sample: sample.name)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SAMPLE_SHAPES)
 def test_a_type_that_lance_lacks_is_refused_by_name(
     place: Place, sample: Sample, shape: str
 ) -> None:
-    table = SHAPES[shape](sample).table
+    table = SAMPLE_SHAPES[shape](sample).table
     with pytest.raises(OSError, match=sample.refused):
         lance.write_dataset(table, "memory://")
     refused = place.http("POST", "/v1/table/db$refused/create", content=ipc(table), headers=_ARROW)
@@ -308,11 +308,11 @@ def _download(place: Place, form: str, status: int = 200) -> Any:
 @pytest.mark.parametrize(
     "sample", [each for each in STORED if each.no_parquet], ids=lambda s: s.name
 )
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SAMPLE_SHAPES)
 def test_a_download_that_cannot_have_a_value_names_the_column(
     place: Place, sample: Sample, shape: str
 ) -> None:
-    wanted = place.write("t", SHAPES[shape](sample).table)
+    wanted = place.write("t", SAMPLE_SHAPES[shape](sample).table)
     assert "Column &#39;c&#39; of type" in _download(place, "parquet", 400).text
     found = pa.ipc.open_file(_download(place, "arrow").content).read_all()
     assert content(found) == content(wanted)
@@ -331,7 +331,7 @@ def test_of_a_blob_its_size_is_shown(place: Place, sample: Sample, shape: str) -
         inner = [each if shape == "plain" or each is None else each["v"] for each in values]
         return [None if each is None else each["size"] for each in inner][:3]
 
-    place.write("t", SHAPES[shape](sample).table)
+    place.write("t", SAMPLE_SHAPES[shape](sample).table)
     remote = place.remote.open_table("t")
     assert sizes(remote.search().limit(9).to_arrow()["c"].to_pylist()) == sample.values
     with pytest.raises(NotImplementedError, match="fetch_blobs is not supported"):

@@ -1,15 +1,22 @@
-"""pylance and LanceDB on gateways to a real Hive Metastore."""
+"""Gateways to real Hive Metastores: pylance and LanceDB on them, and one that stops to respond."""
 
 from __future__ import annotations
 
+import html
 import json
 import multiprocessing
+import os
+import re
+import signal
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import lance
 import lance_namespace as api
 import lancedb
@@ -22,16 +29,19 @@ from server.authenticated import connect, one_api_key, serve
 from server.gateways import serve_app
 from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
+from servers.processes import free_port, wait_until
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from lance_bridge.testing.calls import ipc
+from lance_bridge_doctor import Kind, diagnose
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_metastore import Metastore
 from lance_bridge_server.access.authentication import Authenticator
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.gateway import Gateway
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#clients")]
+pytestmark = pytest.mark.servers
 
 
 def rows(ids: Sequence[int]) -> pa.Table:
@@ -73,6 +83,7 @@ def client(url: str, key: str) -> Any:
     return connect(url, **{"header.x-api-key": key})
 
 
+@pytest.mark.spec("server.md#clients")
 def test_a_key_may_be_in_the_request(url: str, key: str) -> None:
     """`test_authentication` has keys in headers."""
     own = api.ListNamespacesRequest(id=[], identity=Identity(api_key=key))
@@ -98,6 +109,7 @@ def managed(client: Any) -> list[str]:
     return table_id
 
 
+@pytest.mark.spec("server.md#clients")
 def test_fragments_of_several_processes_are_committed_at_once(
     client: Any, managed: list[str], tmp_path: Path
 ) -> None:
@@ -138,6 +150,7 @@ def _write(location: str, number: int, output: str) -> None:
     Path(output).write_text(json.dumps(fragment.to_json()))
 
 
+@pytest.mark.spec("server.md#clients")
 @pytest.mark.spec("common.md#published-columns")
 @pytest.mark.parametrize("managed_by", ["storage", "impl"])
 def test_commits_through_a_gateway_publish_columns(
@@ -176,6 +189,7 @@ def urls(tmp_path: Path, metastores: Metastores) -> Iterator[list[str]]:
         namespace.drop_namespace(request)
 
 
+@pytest.mark.spec("server.md#clients")
 @pytest.mark.spec("server.md#freshness")
 def test_requests_may_go_to_either(urls: list[str]) -> None:
     one, other = (connect(url) for url in urls)
@@ -196,3 +210,190 @@ def test_requests_may_go_to_either(urls: list[str]) -> None:
     for number, table in enumerate(tables):
         table.add([{"id": 10 + number}])
         assert [each.count_rows() for each in tables] == [4 + number] * 2
+
+
+# -- a metastore that stops to respond -------------------------------------------------------------
+
+
+GENEROUS = 4.0
+"""Seconds; the machine may be busy. Without other load, each takes less than one."""
+SILENT_DATABASE = "silent_metastores"
+
+
+def suspend(metastore: Metastore) -> None:
+    assert metastore.pid is not None
+    os.kill(metastore.pid, signal.SIGSTOP)
+
+
+def resume(metastore: Metastore) -> None:
+    if metastore.pid is None:
+        metastore.start()
+    else:
+        os.kill(metastore.pid, signal.SIGCONT)
+
+
+FAULTS: dict[str, Callable[[Metastore], None]] = {"suspended": suspend, "killed": Metastore.kill}
+
+
+def declare(uri: str, root: Path, table: str) -> None:
+    with HiveNamespace(uri=uri, root=str(root)) as hive:
+        hive.create_namespace(api.CreateNamespaceRequest(id=[SILENT_DATABASE], mode="ExistOk"))
+        hive.declare_table(api.DeclareTableRequest(id=[SILENT_DATABASE, table]))
+
+
+@pytest.fixture(scope="module")
+def third(metastores: Metastores) -> Metastore:
+    """The metastore that stops to respond."""
+    return metastores.new("2.3")
+
+
+@pytest.fixture(scope="module")
+def http(
+    tmp_path_factory: pytest.TempPathFactory, metastores: Metastores, third: Metastore
+) -> Iterator[httpx.Client]:
+    """A server of three catalogs; two are on one metastore."""
+    uri, root = metastores.get("2.3").uri, tmp_path_factory.mktemp("root")
+    uris = {"one": uri, "two": uri, "three": third.uri}
+    declare(uri, root, "films")
+    declare(third.uri, root, "films_three")
+    catalogs = [f"--catalog={name}=hive:uri={uri}" for name, uri in uris.items()]
+    roots = [part for name in uris for part in ("-p", f"{name}.root={root}")]
+    with (
+        serve(*catalogs, *roots, "--port", "0") as served,
+        httpx.Client(base_url=served.url, timeout=60) as http,
+    ):
+        yield http
+    with HiveNamespace(uri=uri) as hive:
+        request = api.DropNamespaceRequest(id=[SILENT_DATABASE], mode="Skip", behavior="Cascade")
+        hive.drop_namespace(request)
+
+
+@contextmanager
+def failing(http: httpx.Client, metastore: Metastore, fault: str) -> Iterator[None]:
+    """Break a metastore that responds; repair it, and wait until its catalog is served again."""
+    tables = f"/v1/namespace/three${SILENT_DATABASE}/table/list"
+    wait_until(lambda: http.get(tables).status_code == 200, 30)
+    assert search(http)[0] == ["one", "three", "two"]
+    FAULTS[fault](metastore)
+    try:
+        yield
+    finally:
+        resume(metastore)
+    began = time.monotonic()
+    wait_until(lambda: http.get(tables).status_code == 200, 30)
+    print(f"{fault}: served again after {time.monotonic() - began:.2f} s")
+    assert time.monotonic() - began < GENEROUS
+
+
+def page(http: httpx.Client, path: str) -> str:
+    return html.unescape(http.get(path).text)
+
+
+def search(http: httpx.Client) -> tuple[list[str], list[str]]:
+    """Return the catalogs with matches, and those that were not searched."""
+    found = page(http, "/ui/search?q=films")
+    matches = set(re.findall(rf">(\w+)\.{SILENT_DATABASE}\.films", found))
+    return sorted(matches), re.findall(
+        r"Could not search (\w+): .*?'three' does not respond", found
+    )
+
+
+def listed(http: httpx.Client) -> tuple[list[str], list[str]]:
+    content = http.get("/v1/table").json()
+    matches = {each.split("$")[0] for each in content["tables"] if SILENT_DATABASE in each}
+    left_out = [key for key in content.get("context") or {} if key.startswith("unavailable.")]
+    return sorted(matches), [each.removeprefix("unavailable.") for each in left_out]
+
+
+def home(http: httpx.Client) -> tuple[list[str], list[str]]:
+    found = page(http, "/ui")
+    tree, rest = (
+        re.findall(r">(\w+)</a> <span[^>]*>unreachable<", part) for part in found.split("<main")
+    )
+    assert tree == rest
+    return ["one", "two"] if ">one</a>" in found and ">two</a>" in found else [], rest
+
+
+REQUESTS = {"search": search, "listing": listed, "home": home}
+
+
+@pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_first_request_after_a_metastore_fails_has_the_others_and_names_it(
+    http: httpx.Client, third: Metastore, fault: str, kind: str
+) -> None:
+    with failing(http, third, fault):
+        for _ in range(3):
+            began = time.monotonic()
+            up, down = REQUESTS[kind](http)
+            seconds = time.monotonic() - began
+            print(f"{fault}, {kind}: {seconds:.2f} s")
+            assert (up, down) == (["one", "two"], ["three"])
+            assert seconds < GENEROUS
+
+
+@pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_first_call_ends_when_the_breaker_opens(
+    http: httpx.Client, third: Metastore, fault: str
+) -> None:
+    """Not after the time limits of the metastore's client, which are over a minute."""
+    with failing(http, third, fault):
+        began = time.monotonic()
+        answer = http.get(f"/v1/namespace/three${SILENT_DATABASE}/table/list")
+        seconds = time.monotonic() - began
+        print(f"{fault}, first call: {seconds:.2f} s")
+        assert answer.status_code == 503
+        assert "'three' does not respond" in answer.json()["error"]
+        assert seconds < 4 + GENEROUS  # `readiness.timeout` until it is probed, and for the probe
+
+
+@pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_calls_metrics_and_readyz_agree_while_a_metastore_is_down(
+    http: httpx.Client, third: Metastore, fault: str
+) -> None:
+    gauge = 'lance_bridge_catalog_up{catalog="three"}'
+    tables = f"/v1/namespace/three${SILENT_DATABASE}/table/list"
+    with failing(http, third, fault):
+        home(http)
+        wait_until(lambda: f"{gauge} 0.0" in http.get("/metrics").text, 30)
+        wait_until(lambda: "three" in http.get("/readyz").json().get("problems", {}), 30)
+        problem = http.get("/readyz").json()["problems"]["three"]
+        assert "did not respond" in problem["error"]
+        assert "get_all_databases" not in problem["error"]
+        assert "127.0.0.1" not in problem["error"]
+        [finding] = diagnose("rest", {"uri": str(http.base_url)}).findings
+        assert (finding.kind, finding.subject) == (Kind.UNREACHABLE, "three")
+        assert problem["since"] in finding.message
+        began = time.monotonic()
+        answer = http.get(tables)
+        assert "tried again every half second" in answer.text
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert time.monotonic() - began < 1
+        tree = page(http, f"/ui/namespace/one/{SILENT_DATABASE}").split("<main")[0]
+        assert re.findall(r">(\w+)</a> <span[^>]*>unreachable<", tree) == ["three"]
+    assert f"{gauge} 1.0" in http.get("/metrics").text
+    assert diagnose("rest", {"uri": str(http.base_url)}).findings == ()
+
+
+@pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
+def test_a_port_without_a_metastore_is_named_at_once(
+    metastores: Metastores, tmp_path: Path
+) -> None:
+    uri, closed = metastores.get("2.3").uri, f"thrift://127.0.0.1:{free_port()}"
+    catalogs = [f"--catalog={name}=hive:uri={uri}" for name in ("one", "two")]
+    roots = [part for name in ("one", "two") for part in ("-p", f"{name}.root={tmp_path}")]
+    declare(uri, tmp_path, "films_here")
+    with (
+        serve(*catalogs, f"--catalog=three=hive:uri={closed}", *roots, "--port", "0") as served,
+        httpx.Client(base_url=served.url, timeout=60) as http,
+    ):
+        assert http.get("/v1/namespace/one/list").status_code == 200  # it has connected
+        for kind, request in REQUESTS.items():
+            began = time.monotonic()
+            up, down = request(http)
+            print(f"refused, {kind}: {time.monotonic() - began:.2f} s")
+            assert (up, down) == (["one", "two"], ["three"])
+            assert time.monotonic() - began < GENEROUS

@@ -26,7 +26,7 @@ from migrate.sessions import (
     plan_next,
     rows_of,
 )
-from migrate.test_random_folders import (
+from migrate.test_convert_safety import (
     TEXTS,
     Folder,
     Row,

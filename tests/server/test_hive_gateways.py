@@ -150,8 +150,7 @@ def _write(location: str, number: int, output: str) -> None:
     Path(output).write_text(json.dumps(fragment.to_json()))
 
 
-@pytest.mark.spec("server.md#clients")
-@pytest.mark.spec("common.md#published-columns")
+@pytest.mark.spec("server.md#clients", "common.md#published-columns")
 @pytest.mark.parametrize("managed_by", ["storage", "impl"])
 def test_commits_through_a_gateway_publish_columns(
     client: Any, metastores: Metastores, managed_by: str
@@ -189,8 +188,7 @@ def urls(tmp_path: Path, metastores: Metastores) -> Iterator[list[str]]:
         namespace.drop_namespace(request)
 
 
-@pytest.mark.spec("server.md#clients")
-@pytest.mark.spec("server.md#freshness")
+@pytest.mark.spec("server.md#clients", "server.md#freshness")
 def test_requests_may_go_to_either(urls: list[str]) -> None:
     one, other = (connect(url) for url in urls)
     one.create_namespace(api.CreateNamespaceRequest(id=DATABASE))

@@ -171,8 +171,7 @@ def peak(gateway: GatewayProcess) -> int:
     return found
 
 
-@pytest.mark.spec("server.md#memory-and-speed")
-@pytest.mark.spec("server.md#request-limits")
+@pytest.mark.spec("server.md#memory-and-speed", "server.md#request-limits")
 def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
     raise_file_limit()
     with serve("-c", f"files=dir:root={tmp_path}", "--port", "0") as served, ExitStack() as stack:

@@ -37,7 +37,7 @@ from lance_bridge.errors import (
 from lance_bridge.storage_options import authentication, options_of_store
 
 from . import mapping
-from .calls import Calls, ask, name_of
+from .client import Calls, Session, ask, name_of
 from .config import GlueConfig
 from .errors import (
     ABSENT,
@@ -49,7 +49,6 @@ from .errors import (
     translate_errors,
 )
 from .mapping import capabilities
-from .session import Session
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from servers.http_proxy import Delay, HttpProxy
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.testing.calls import Calls
-from lance_bridge_glue import GlueConfig, GlueNamespace, mapping, session
+from lance_bridge_glue import GlueConfig, GlueNamespace, client, mapping
 
 pytestmark = [
     pytest.mark.quick,
@@ -153,15 +153,15 @@ def test_half_a_key_pair_in_the_environment_is_unauthenticated_until_the_rest_co
 
 
 def test_sessions_leave_nothing_behind_in_what_they_share() -> None:
-    before = list(session._models(None).search_paths)
+    before = list(client._models(None).search_paths)
     for _ in range(3):
-        session.Session(GlueConfig(region="us-east-1"))
-    assert session._models(None).search_paths == before
+        client.Session(GlueConfig(region="us-east-1"))
+    assert client._models(None).search_paths == before
 
 
 def test_models_of_the_callers_own_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DATA_PATH", os.pathsep.join(["/mine", "/ours"]))
-    made = session._create_session(GlueConfig(region="us-east-1"))
+    made = client._create_session(GlueConfig(region="us-east-1"))
     assert made.get_component("data_loader").search_paths[:2] == ["/mine", "/ours"]
 
 

@@ -25,8 +25,8 @@ from servers.processes import returns_in_child
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
-from lance_bridge_glue import session
-from lance_bridge_glue.session import redact_logs
+from lance_bridge_glue import client
+from lance_bridge_glue.client import redact_logs
 
 from .conftest import Connect, catalog_at
 
@@ -367,12 +367,12 @@ class CountingLoader(JSONFileLoader):  # type: ignore[misc]  # botocore has no t
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The models that are read during the test, as if it were the first in the process."""
-    monkeypatch.setattr(session._Models, "FILE_LOADER_CLASS", CountingLoader)
+    monkeypatch.setattr(client._Models, "FILE_LOADER_CLASS", CountingLoader)
     monkeypatch.setattr(CountingLoader, "read", [])
-    session._models.cache_clear()
-    session._models(None)
+    client._models.cache_clear()
+    client._models(None)
     yield CountingLoader.read
-    session._models.cache_clear()
+    client._models.cache_clear()
 
 
 def test_models_are_read_once_for_all_namespaces_and_threads(

@@ -42,14 +42,13 @@ from lance_bridge.errors import (
 from lance_bridge.scan import innermost_namespaces
 
 from . import mapping
-from .calls import Calls
 from .catalog_level import CatalogLevel
+from .client import Calls, ClientPool
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
 from .entries import ABSENT, NO_DATABASE, EntryReads, TableChanges, without_statistics
 from .errors import is_a, is_vanished_row, map_errors, refuse_long_values, text_of, translate_errors
 from .mapping import DEFAULT_DATABASE, HIVE_CATALOG, capabilities, database_argument, is_builtin
-from .pool import ClientPool
 
 logger = logging.getLogger(__name__)
 

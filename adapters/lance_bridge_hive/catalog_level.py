@@ -19,7 +19,7 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
-from .calls import Calls
+from .client import Calls
 from .errors import is_a, text_of
 from .mapping import CATALOG_LOCATION, DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 

@@ -31,7 +31,7 @@ from lance_bridge.errors import OutcomeUnknownError, concurrent_modification, di
 from lance_bridge.records import ENTRY_ID
 
 from . import mapping
-from .calls import Calls
+from .client import Calls
 from .errors import is_a, refuse_long_values, text_of
 from .mapping import database_argument
 

@@ -45,7 +45,7 @@ from lance_bridge.errors import (
 from lance_bridge.records import ENTRY_ID
 
 from . import mapping
-from .calls import Calls
+from .client import Calls
 from .commit_records import RECORDS, CommitRecords, without_latest_version
 from .errors import is_a, map_errors, refuse_long_values, text_of, translate_errors
 from .mapping import database_argument

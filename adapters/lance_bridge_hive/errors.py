@@ -3,7 +3,7 @@
 Hive has few error types, and the meaning of most depends on the call that raised them. `catalog.py`
 handles those; this module translates all others. A failure of the connection is classified by what
 a caller can do about it, and some of them are retried. What the metastore itself returns is no such
-failure: `calls` retries some of that.
+failure: `Calls` retries some of that.
 """
 
 from __future__ import annotations

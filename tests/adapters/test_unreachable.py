@@ -19,7 +19,7 @@ import lance_bridge
 from lance_bridge.attempts import one_attempt
 from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig
-from lance_bridge_hive.pool import ClientPool
+from lance_bridge_hive.client import ClientPool
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#lost-replies", "hive.md#connections")]
 

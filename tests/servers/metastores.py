@@ -13,7 +13,7 @@ from pathlib import Path
 from hmsclient.genthrift.hive_metastore.ttypes import Database
 
 from lance_bridge.jvm import compile_classes
-from lance_bridge_hive.pool import ClientPool
+from lance_bridge_hive.client import ClientPool
 from lance_bridge_metastore import Metastore
 from lance_bridge_metastore.releases import pyspark_jars
 

@@ -15,7 +15,7 @@ from servers.proxy import ThriftProxy
 from lance_bridge.config import load
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveConfig, HiveNamespace
-from lance_bridge_hive.pool import ClientPool
+from lance_bridge_hive.client import ClientPool
 from lance_bridge_metastore import Metastore
 
 

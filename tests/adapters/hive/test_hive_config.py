@@ -10,8 +10,8 @@ import pytest
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.config import load
+from lance_bridge_hive.client import ClientPool
 from lance_bridge_hive.config import Endpoint, HiveConfig, parse_endpoints
-from lance_bridge_hive.pool import ClientPool
 from lance_bridge_hive.tokens import DelegationToken, parse_token, read_token
 
 pytestmark = [

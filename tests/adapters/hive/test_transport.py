@@ -36,10 +36,10 @@ from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.testing.calls import Calls, rows
 from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_hive.client import ClientPool
 from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.connection import Connection
 from lance_bridge_hive.errors import translate_errors
-from lance_bridge_hive.pool import ClientPool
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls

@@ -33,8 +33,8 @@ from lance_bridge.config import load
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 from lance_bridge_hive import HiveNamespace, sockets
+from lance_bridge_hive.client import ClientPool
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.pool import ClientPool
 from lance_bridge_hive.sockets import DeadlineSocket
 from lance_bridge_metastore import Metastore
 

@@ -31,8 +31,8 @@ from thrift.Thrift import TApplicationException
 from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive import sasl
+from lance_bridge_hive.client import ClientPool, FairSlots
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.pool import ClientPool, FairSlots
 from lance_bridge_hive.sockets import refuse_self_connection
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("hive.md#delegation-tokens", "hive.md#security")]
@@ -486,7 +486,7 @@ def test_an_interrupted_thread_loses_no_slot() -> None:
             pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lance_bridge_hive.pool.threading.Lock", InterruptedLock)
+        patch.setattr("lance_bridge_hive.client.threading.Lock", InterruptedLock)
         with pytest.raises(KeyboardInterrupt):
             slots.acquire(5)
     assert slots.acquire(1)

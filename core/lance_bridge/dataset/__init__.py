@@ -1,7 +1,7 @@
 """Operations on the data of a Lance table, by pylance at the location that the catalog returned.
 
 All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
-of a request; `create`, `insert` and `merge` write them. `change` updates and deletes rows, `query`
+of a request; `create` and `insert` write them. `change` updates, deletes and merges rows, `query`
 finds them, and `schema_evolution` changes columns. `versions`, `tags_and_branches` and
 `transactions` are about a table's history.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from .. import engine
 from ..arrow_types import schema_from_base64
-from ..dataset import change, create, insert, merge, query, read
+from ..dataset import change, create, insert, query, read
 from ..dataset.rows import Data, Rows
 from ..dataset.searches import Request
 from ..errors import invalid, unsupported
@@ -90,7 +90,7 @@ class DataOperations(Operations):
         TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
         InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
-        wanted = merge.Merge(
+        wanted = change.Merge(
             on=request.on,
             update_matched=bool(request.when_matched_update_all),
             update_condition=request.when_matched_update_all_filt,
@@ -98,12 +98,12 @@ class DataOperations(Operations):
             delete_by_source=bool(request.when_not_matched_by_source_delete),
             delete_condition=request.when_not_matched_by_source_delete_filt,
             use_index=bool(request.use_index),
-            timeout=merge.parse_timeout(request.timeout),
+            timeout=change.parse_timeout(request.timeout),
         )
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
         table = self.tables.load_by_id(request.id)
-        done = merge.merge(table, rows, wanted, ref)
+        done = change.merge(table, rows, wanted, ref)
         return api.MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
             num_updated_rows=done.updated,

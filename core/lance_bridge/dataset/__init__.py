@@ -2,7 +2,7 @@
 
 All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
 of a request; `create` and `insert` write them. `change` updates, deletes and merges rows, `query`
-finds them, and `schema_evolution` changes columns. `versions`, `tags_and_branches` and
+finds them, and `columns` changes columns. `versions`, `tags_and_branches` and
 `transactions` are about a table's history.
 
 Applications import the names in ``__all__`` from here, not from the modules. Names are imported
@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .arrow_compat import align
     from .change import delete_rows
+    from .columns import (
+        RESERVED_COLUMNS,
+        alter_columns,
+        drop_columns,
+        update_field_metadata,
+    )
     from .create import FIRST_VERSION, NewTable, create_table, not_written, write_first
     from .expressions import (
         check_predicate,
@@ -30,12 +36,6 @@ if TYPE_CHECKING:
     from .query import has_dictionary
     from .read import count_rows
     from .rows import Rows
-    from .schema_evolution import (
-        RESERVED_COLUMNS,
-        alter_columns,
-        drop_columns,
-        update_field_metadata,
-    )
     from .searches import parse_full_text, parse_nearest
     from .transactions import VersionChange, change_of_version
     from .versions import branches_of, check_tag_name, directory_of
@@ -60,6 +60,12 @@ __all__ = [
 _MODULES = {
     "arrow_compat": ("align",),
     "change": ("delete_rows",),
+    "columns": (
+        "RESERVED_COLUMNS",
+        "alter_columns",
+        "drop_columns",
+        "update_field_metadata",
+    ),
     "create": ("FIRST_VERSION", "NewTable", "create_table", "not_written", "write_first"),
     "expressions": (
         "check_predicate",
@@ -78,12 +84,6 @@ _MODULES = {
     "searches": ("parse_full_text", "parse_nearest"),
     "read": ("count_rows",),
     "rows": ("Rows",),
-    "schema_evolution": (
-        "RESERVED_COLUMNS",
-        "alter_columns",
-        "drop_columns",
-        "update_field_metadata",
-    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance_namespace as api
 
 from .. import engine
-from ..dataset import computed_columns, indices, read, schema_evolution
+from ..dataset import columns, indices, read
 from ..paging import PageRequest
 from ..requests import ExtendedColumnsRequest, Ref
 from . import Operations
@@ -26,9 +26,9 @@ class SchemaOperations(Operations):
         """
         table, ref = self._table_at(request)
         if isinstance(request, ExtendedColumnsRequest) and request.arrow_schema is not None:
-            version = schema_evolution.add_null_columns(table, ref, request.arrow_schema)
+            version = columns.add_null_columns(table, ref, request.arrow_schema)
         else:
-            version = schema_evolution.add_columns(table, ref, request.new_columns)
+            version = columns.add_columns(table, ref, request.new_columns)
         return api.AlterTableAddColumnsResponse(version=version)
 
     def alter_table_alter_columns(
@@ -40,7 +40,7 @@ class SchemaOperations(Operations):
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table, ref = self._table_at(request)
-        version = schema_evolution.alter_columns(table, ref, request.alterations)
+        version = columns.alter_columns(table, ref, request.alterations)
         return api.AlterTableAlterColumnsResponse(version=version)
 
     def alter_table_drop_columns(
@@ -52,7 +52,7 @@ class SchemaOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table, ref = self._table_at(request)
-        version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
+        version, transaction = columns.drop_columns(table, ref, request.columns)
         return api.AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
     def alter_table_backfill_columns(
@@ -65,12 +65,12 @@ class SchemaOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         worker = engine.current()
-        computed_columns.refuse_options(request, has_engine=worker is not None)
+        columns.refuse_backfill_options(request, has_engine=worker is not None)
         table = self.tables.load_by_id(request.id)
         if worker is None:
-            job = computed_columns.backfill(table, ref, request)
+            job = columns.backfill(table, ref, request)
         else:
-            order = computed_columns.plan(table, ref, request)
+            order = columns.plan_backfill(table, ref, request)
             job = worker.backfill(self, table.record, ref, order)
         return api.AlterTableBackfillColumnsResponse(job_id=job)
 
@@ -83,7 +83,7 @@ class SchemaOperations(Operations):
         InvalidTableState, TableBranchNotFound.
         """
         table, ref = self._table_at(request)
-        now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
+        now, transaction = columns.replace_schema_metadata(table, ref, request.metadata)
         return api.UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
     def update_field_metadata(
@@ -95,7 +95,7 @@ class SchemaOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table, ref = self._table_at(request)
-        version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
+        version, fields = columns.update_field_metadata(table, ref, request.updates)
         return api.UpdateFieldMetadataResponse(version=version, fields=fields)
 
 

@@ -24,9 +24,14 @@ from .connection import Connection
 from .credentials.sources import describe_credentials
 from .errors import invalid
 from .names import written
-from .operations.data import ComputeOperations, DataOperations, QueryOperations
+from .operations.data import (
+    ComputeOperations,
+    DataOperations,
+    IndexOperations,
+    QueryOperations,
+    SchemaOperations,
+)
 from .operations.entries import EntryOperations
-from .operations.schema import IndexOperations, SchemaOperations
 from .operations.versions import ManagementOperations, TransactionOperations, VersionOperations
 from .requests import parse_namespace
 from .tables.collection import Tables

@@ -16,7 +16,7 @@ FIRST = (
     ("tests/docs/test_readme_in_order.py",),
     ("tests/docs/test_specs_of_apps.py",),
     (
-        "tests/conformance/test_hive_",
+        "tests/conformance/test_hive.py",
         "tests/adapters/hive/",
         "tests/managed/",
         "tests/smoke/",

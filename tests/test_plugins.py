@@ -350,9 +350,9 @@ def test_tests_that_share_a_server_or_spark_run_on_one_worker() -> None:
     units = {
         "tests/migrate/test_copy.py::test_a[x::y]": "tests/migrate/",
         "tests/spark/service/test_service_tables.py::test_a": "tests/spark/",
-        "tests/conformance/test_hive_2_3.py::TestHive::test_a": "tests/conformance/test_hive_",
-        "tests/adapters/hive/test_races.py::test_a": "tests/conformance/test_hive_",
-        "tests/smoke/test_spark.py::test_a": "tests/conformance/test_hive_",
+        "tests/conformance/test_hive.py::TestHive23::test_a": "tests/conformance/test_hive.py",
+        "tests/adapters/hive/test_races.py::test_a": "tests/conformance/test_hive.py",
+        "tests/smoke/test_spark.py::test_a": "tests/conformance/test_hive.py",
         "tests/conformance/test_glue.py::TestGlue::test_a": "tests/conformance/test_glue.py",
         "tests/core/test_tags.py::test_a": "tests/core/test_tags.py",
     }

@@ -1,4 +1,4 @@
-"""`CatalogSuite` on Glue, Unity Catalog and in memory; Hive's is in `test_hive_2_3` and `_4_2`."""
+"""`CatalogSuite` on Glue, Unity Catalog and in memory; Hive's is in `test_hive`."""
 
 from __future__ import annotations
 

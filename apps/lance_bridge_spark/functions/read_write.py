@@ -7,12 +7,21 @@ Spark itself does not support the modes ``error`` and ``ignore`` for data source
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import lance
 import pyarrow as pa
-from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsError
+from lance_namespace.errors import (
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    TableColumnNotFoundError,
+)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_bridge import blobs
 from lance_bridge.dataset import count_rows, directory_of
@@ -23,39 +32,29 @@ from lance_bridge.errors import (
     is_refusal,
     translate_lance_errors,
 )
+from lance_bridge.names import find_name
 from lance_bridge.requests import LATEST, Ref
 
-from ..addresses import address_of
+from ..addresses import Access, address_of
 from ..lookup import create_table, find_table
-from ..schemas import batch_schema, new_schema, nullable, spark_schema
+from ..schemas import (
+    batch_schema,
+    new_schema,
+    nullable,
+    require_distinct,
+    require_writable,
+    spark_schema,
+)
 from ..source import conversion
-from ..source.options import FORMAT, Options, address_options, load
+from ..source.options import FORMAT, SCAN_OPTION, Options, address_options, load
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
-
-import lance
-from lance_namespace.errors import TableColumnNotFoundError
-from pyspark.sql.types import LongType, StructField, StructType
-
-from lance_bridge.names import find_name
-
-from ..addresses import Access
-from ..schemas import require_distinct, require_writable
-from ..source.options import SCAN_OPTION
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
     from ..spark_tables import SparkTable
-
 
 # -- reading ---------------------------------------------------------------------------------------
 

@@ -22,11 +22,10 @@ require("spark", "pyspark")
 if TYPE_CHECKING:
     from .environment import set_java_home
     from .functions.change import Changed
+    from .functions.dml import Delete, Insert, Update, delete, merge_into, update
     from .functions.filters import Condition, col
-    from .functions.merge import Delete, Insert, Update, merge_into
     from .functions.read_write import count, read, restore, take, version_at, versions, write
     from .functions.search import full_text, nearest, nearest_batch
-    from .functions.updates import delete, update
     from .jobs.backfill import backfill
     from .jobs.indexing import create_index
     from .jobs.maintenance import clean_up, compact
@@ -67,11 +66,10 @@ __all__ = [
 _MODULES = {
     "environment": ("set_java_home",),
     "functions.change": ("Changed",),
+    "functions.dml": ("Delete", "Insert", "Update", "delete", "merge_into", "update"),
     "functions.filters": ("Condition", "col"),
-    "functions.merge": ("Delete", "Insert", "Update", "merge_into"),
     "functions.read_write": ("count", "read", "restore", "take", "version_at", "versions", "write"),
     "functions.search": ("full_text", "nearest", "nearest_batch"),
-    "functions.updates": ("delete", "update"),
     "jobs.backfill": ("backfill",),
     "jobs.indexing": ("create_index",),
     "jobs.maintenance": ("clean_up", "compact"),

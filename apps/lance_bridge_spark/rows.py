@@ -6,7 +6,7 @@ them as `merge_into` does. `address_in` and `find_table` find tables; `build_ind
 
 from .addresses import TableAddress
 from .functions.change import TransactionSpec, apply_change
-from .functions.merge import Clauses, Delete, Insert, Merge, Update
+from .functions.dml import Clauses, Delete, Insert, Merge, Update
 from .functions.read_write import Snapshot
 from .jobs.engine import address_in
 from .jobs.indexing import build_index, index_request

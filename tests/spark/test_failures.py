@@ -26,7 +26,7 @@ from servers.object_stores import MotoServer
 from servers.sparks import CLUSTER, Spark
 
 from lance_bridge_spark.addresses import catalogs_of
-from lance_bridge_spark.functions.updates import update
+from lance_bridge_spark.functions.dml import update
 from lance_bridge_spark.registration import register
 
 from .processes import MARK

@@ -40,8 +40,8 @@ from spark.sql_helpers import set_conf
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets, verify
 from lance_bridge_migrate.migration import StepContext
-from lance_bridge_migrate.migrations import incremental
-from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
+from lance_bridge_migrate.migrations import catchup
+from lance_bridge_migrate.migrations.catchup import CatchUpFacts, CatchUpOptions
 from lance_bridge_migrate.plan import Address, Item
 from lance_bridge_migrate.spark import changes
 from lance_bridge_migrate.spark.changes import ChangeRange
@@ -89,8 +89,8 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
             is_repeated=True,
         )
         for old, new, end in (
-            (path, final, incremental.switch),
-            (final, path, incremental.switch_back),
+            (path, final, catchup.switch),
+            (final, path, catchup.switch_back),
         ):
             there = catalog.load_table(old)
             catalog.copy_table(there, replace(there, path=new))

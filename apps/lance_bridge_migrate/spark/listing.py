@@ -41,6 +41,7 @@ from .sources import (
     OWN_CATALOG,
     SourceTable,
     Statistics,
+    at_path,
     pin_snapshot,
     requiring_package,
     session_catalog,
@@ -265,6 +266,13 @@ def describe_again(spark: Any, table: SourceTable) -> SourceTable:
         return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
     except TableVersionNotFoundError as error:
         raise TableNotFoundError(str(error)) from error
+
+
+def describe_latest(spark: Any, source: SourceTable) -> SourceTable:
+    """Return the current description of a source. Raises TableNotFound (4)."""
+    if not source.catalog:
+        return at_path(spark, source.location, source.format, source.read_options)
+    return with_schema(spark, describe_source(spark, source))
 
 
 # -- missing files ---------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def die() -> None:
     raise Death
 
 
-class Mortal:
+class DyingClient:
     """Dies before one of its changes of the storage or of an entry; later ones fail too."""
 
     def __init__(self, server: MemoryServer, patch: pytest.MonkeyPatch, steps: int) -> None:

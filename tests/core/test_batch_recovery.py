@@ -30,7 +30,7 @@ from .managed_tables import (
     OTHER,
     THIRD,
     Death,
-    Mortal,
+    DyingClient,
     another,
     batch_files,
     create_all,
@@ -88,7 +88,7 @@ def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
         create_managed_tables(namespace, *pair)
         entries = stage_all(namespace, *pair)
         with pytest.MonkeyPatch.context() as patch:
-            client = Mortal(namespace.server, patch, steps)
+            client = DyingClient(namespace.server, patch, steps)
             with suppress(Death):
                 create_all(another(namespace), entries)
         namespace.server.fault = None

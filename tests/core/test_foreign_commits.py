@@ -30,7 +30,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
 from . import managed_tables
-from .managed_tables import KEY, MANAGED, Death, Mortal, die, table
+from .managed_tables import KEY, MANAGED, Death, DyingClient, die, table
 from .memory_catalog import DATASET, TABLE, MemoryNamespace, Moment, create, raiser, stage, stream
 
 pytestmark = [
@@ -449,7 +449,7 @@ def test_a_client_that_dies_at_any_step_leaves_a_table_that_others_read_and_writ
     for steps in count():
         act = prepare(adopting.another(), case)
         with pytest.MonkeyPatch.context() as patch:
-            client = Mortal(adopting.ns.server, patch, steps)
+            client = DyingClient(adopting.ns.server, patch, steps)
             # Lance reports a death inside of its calls as an error of its own.
             with suppress(Death, errors.LanceNamespaceError, OSError, ValueError):
                 act()

@@ -47,7 +47,7 @@ from servers.proxy import Hold, ThriftProxy
 from lance_bridge import managed_state as state
 from lance_bridge.testing.calls import ipc
 
-from . import death
+from . import crashes
 
 pytestmark = pytest.mark.servers
 
@@ -163,18 +163,18 @@ def require_all_in_spite_of(
 
 
 @pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("step", death.STEPS)
+@pytest.mark.parametrize("step", crashes.STEPS)
 def test_a_commit_whose_writer_was_killed_is_made_whole_or_not_at_all(
     catalog: str, step: str, new_table: NewTable, writers: Writers
 ) -> None:
     table = new_table(catalog)
     # Even rows are appended by pylance, odd ones inserted by the namespace.
-    number = (death.STEPS.index(step) + (catalog != GLUE)) % 2
+    number = (crashes.STEPS.index(step) + (catalog != GLUE)) % 2
     assert writers.run([table.job(DEAD, number, number, step=step, dies_at=number)]) == []
-    committed = [] if step == death.STAGED else [(DEAD, number)]
+    committed = [] if step == crashes.STAGED else [(DEAD, number)]
     assert table.state().version == 1 + len(committed)
     with table.connect() as namespace:
-        assert list(staged_in(namespace, table).values()) == [step == death.NAMED]
+        assert list(staged_in(namespace, table).values()) == [step == crashes.NAMED]
         assert rows_of(namespace, table) == [FIRST, *committed]
     [report] = writers.run([table.job(NEXT, 0, 2)])
     assert (report.beaten, report.unsure) == (0, {})
@@ -191,7 +191,7 @@ def test_a_table_whose_holder_was_killed_is_written_to_after_a_while(
     table = new_table(catalog)
     with table.connect() as namespace:
         lance.write_dataset(row(666, 0), location_of(namespace, table), mode="append")
-        assert writers.run([table.job(DEAD, 0, 0, step=death.SETTING_ASIDE, dies_at=0)]) == []
+        assert writers.run([table.job(DEAD, 0, 0, step=crashes.SETTING_ASIDE, dies_at=0)]) == []
         held = table.state()
         assert held.is_held
         assert held.brief
@@ -211,7 +211,7 @@ def test_a_rename_whose_process_was_killed_before_it_has_not_happened(
     catalog: str, new_table: NewTable, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(catalog)
-    job = table.job(DEAD, 0, -1, step=death.RENAMING, rename_to="other")
+    job = table.job(DEAD, 0, -1, step=crashes.RENAMING, rename_to="other")
     assert writers.run([job]) == []
     assert table.state().is_held
     require_refused(table)
@@ -226,7 +226,7 @@ def test_a_rename_by_copy_whose_process_was_killed_half_way_loses_no_commit(
     kept: str, new_table: NewTable, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = new_table(GLUE)
-    assert writers.run([table.job(DEAD, 0, -1, step=death.COPIED, rename_to="other")]) == []
+    assert writers.run([table.job(DEAD, 0, -1, step=crashes.COPIED, rename_to="other")]) == []
     end_holds(monkeypatch)
     names = {name: replace(table, id=[*table.id[:-1], name]) for name in ("t", "other")}
     with table.connect() as namespace:
@@ -466,7 +466,7 @@ def require_whole_batches(table: Table, directory: Path, writers: int, batches: 
 @pytest.mark.servers
 @pytest.mark.spec("managed.md#invariants-of-batches")
 @pytest.mark.parametrize("catalog", [GLUE, pytest.param("2.3", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("step", [death.UNDECIDED, death.DECIDED])
+@pytest.mark.parametrize("step", [crashes.UNDECIDED, crashes.DECIDED])
 def test_a_table_whose_batch_was_left_is_written_to_within_seconds(
     catalog: str, step: str, new_table: NewTable, tmp_path: Path
 ) -> None:
@@ -475,7 +475,7 @@ def test_a_table_whose_batch_was_left_is_written_to_within_seconds(
     process.join()
     assert process.exitcode == -9
     assert all(each.state().prepared for each in tables)
-    left = [FIRST] if step == death.UNDECIDED else [FIRST, (DEAD, 0)]
+    left = [FIRST] if step == crashes.UNDECIDED else [FIRST, (DEAD, 0)]
     with tables[0].connect() as namespace:
         began = time.monotonic()
         assert [rows_of(namespace, each) for each in tables] == [left] * TABLES

@@ -36,7 +36,7 @@ from lance_bridge.managed_state import PreparedVersion
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.testing.calls import ipc
 
-from . import death
+from . import crashes
 
 # -- to one table ----------------------------------------------------------------------------------
 
@@ -108,11 +108,11 @@ class Writer:
         job = self._job
         for sequence in range(job.first, job.last + 1):
             if sequence == job.dies_at:
-                death.at(job.step)
+                crashes.at(job.step)
             is_there = job.resumes and sequence == job.first and self._exists(sequence)
             self.report.versions[sequence] = None if is_there else self._commit(sequence)
         if job.rename_to:
-            death.at(job.step)
+            crashes.at(job.step)
             request = api.RenameTableRequest(id=job.table_id, new_table_name=job.rename_to)
             self._namespace.rename_table(request)
         self.report.seconds = time.monotonic() - started
@@ -253,7 +253,7 @@ class BatchWriter:
             content = (self._job.writer, sequence)
             entries = [stage(self._namespace, each, content) for each in self._job.tables]
             if self._job.step:
-                death.at(self._job.step)
+                crashes.at(self._job.step)
             try:
                 return self._send(entries, as_operations=bool(sequence % 2))
             except ConcurrentModificationError:

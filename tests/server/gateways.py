@@ -22,7 +22,7 @@ import pyarrow as pa
 import uvicorn
 from cli.program import PROGRAM
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
-from managed import death
+from managed import crashes
 from servers.processes import free_port
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp
@@ -160,7 +160,7 @@ class GatewayProcess:
         """Start it, and wait until it listens.
 
         Args:
-            dies_at: A step of `managed.death` at which it kills itself.
+            dies_at: A step of `managed.crashes` at which it kills itself.
         """
         program = [sys.executable, "-m", "server.gateways", dies_at] if dies_at else [PROGRAM]
         with self._log.open("ab") as log:
@@ -348,5 +348,5 @@ def request_for(operation: Operation, path: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    death.at(sys.argv.pop(1))
+    crashes.at(sys.argv.pop(1))
     main()

@@ -29,7 +29,7 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
 from lancedb.remote.errors import HttpError, RetryError
-from managed import death
+from managed import crashes
 from managed.tables import FIRST
 from managed.writer import row, stage
 from server.gateways import GatewayProcess
@@ -389,7 +389,7 @@ def at_steps(steps: Sequence[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("killed_batch", steps, indirect=True)
 
 
-@at_steps(death.BEFORE_OUTCOME)
+@at_steps(crashes.BEFORE_OUTCOME)
 def test_a_batch_whose_gateway_was_killed_before_its_outcome_is_committed_by_its_repetition(
     killed_batch: KilledBatch,
 ) -> None:
@@ -400,7 +400,7 @@ def test_a_batch_whose_gateway_was_killed_before_its_outcome_is_committed_by_its
     killed_batch.require_settled()
 
 
-@at_steps(death.AFTER_OUTCOME)
+@at_steps(crashes.AFTER_OUTCOME)
 def test_a_batch_whose_gateway_was_killed_after_its_outcome_is_not_committed_again(
     killed_batch: KilledBatch,
 ) -> None:
@@ -414,7 +414,7 @@ def test_a_batch_whose_gateway_was_killed_after_its_outcome_is_not_committed_aga
     killed_batch.require_settled()
 
 
-@at_steps([death.HALF_PREPARED, death.UNDECIDED, death.DECIDED, death.HALF_FINISHED])
+@at_steps([crashes.HALF_PREPARED, crashes.UNDECIDED, crashes.DECIDED, crashes.HALF_FINISHED])
 def test_the_next_writers_settle_a_batch_whose_gateway_was_killed(
     killed_batch: KilledBatch,
 ) -> None:

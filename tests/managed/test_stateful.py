@@ -1,4 +1,4 @@
-"""Governed tables with the life around them keep every acknowledged row, in any order of events."""
+"""Governed tables keep every acknowledged row, in any order of commits, clean-ups and repairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 
-from .life_around import LifeAround
+from .stateful import GovernedTableMachine
 from .tables import new_home
 
 pytestmark = [
@@ -42,7 +42,7 @@ def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def run(directory: Path, count: int, properties: Mapping[str, str] | None = None) -> None:
     """Try sequences, on a catalog with these properties, or on new ones in SQLite files."""
-    factory: Any = lambda: LifeAround(lambda: new_home(directory, properties))  # noqa: E731 - Any
+    factory: Any = lambda: GovernedTableMachine(lambda: new_home(directory, properties))  # noqa: E731 - Any
     run_state_machine_as_test(
         factory,
         settings=settings(

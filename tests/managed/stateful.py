@@ -1,4 +1,4 @@
-"""One governed table, and the life around it: writers by name and by path, clean-ups, an operator.
+"""A model of one governed table: writers by name and by path, clean-ups, and an operator.
 
 The machine knows which rows were acknowledged by name, and which were only written past the
 catalog. A read by name returns the former, and of the latter those that were adopted; or it fails
@@ -48,7 +48,7 @@ from lance_bridge.records import FOREIGN_COMMITS, MARK, ForeignCommits
 from lance_bridge.storage.lance_files import MARK_FILE
 from lance_bridge.testing.calls import ipc
 
-from .death import SECONDS, Clients, Death
+from .crashes import SECONDS, Clients, Death
 from .operator import Operator, Place, asks_to_wait, ways_out
 from .tables import Change, Home, Model, Outcome, Values, rows_in, table_of, values_of
 
@@ -78,7 +78,7 @@ class Handle:
     """Those that it can delete."""
 
 
-class LifeAround(RuleBasedStateMachine):
+class GovernedTableMachine(RuleBasedStateMachine):
     """Clients of one table, one after the other."""
 
     handles = Bundle("handles")

@@ -1,4 +1,4 @@
-"""Findings, the commands that fix them, and those of connections: catalogs, gateways and clocks."""
+"""Findings, the commands that fix them, and the checks of catalogs, gateways and clocks."""
 
 from __future__ import annotations
 

@@ -144,13 +144,13 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, number: int) -> None:
 _STOPPED_EARLY = """
 import os, signal, sys
 from lance_bridge_cli.app import app
-from lance_bridge_server.run import running
+from lance_bridge_server.run import server
 
-make = running.uvicorn_config
+make = server.uvicorn_config
 def stopped(*args, **options):
     os.kill(os.getpid(), signal.SIGTERM)
     return make(*args, **options)
-running.uvicorn_config = stopped
+server.uvicorn_config = stopped
 for config in sys.argv[1:]:
     if os.fork() == 0:
         app(["serve", "--config", config])

@@ -1,15 +1,17 @@
-"""Versions of a table: list, describe, create, restore and delete.
+"""Versions of a table: list, describe, create, restore and delete; and append uncommitted rows.
 
 Only this module decides whether the storage or the catalog manages a table's versions. A version's
 record is its manifest. Deleting it keeps the data files: Lance's cleanup deletes those that no
-other version uses.
+other version uses. Uncommitted rows are those of versions that bypassed the catalog, and that
+cannot be adopted as they are.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +19,28 @@ from typing import Any
 import lance
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidTableStateError,
     LanceNamespaceError,
     TableBranchNotFoundError,
     TableVersionNotFoundError,
 )
 
 from ..dataset_versions import latest_version
-from ..errors import LANCE_ERRORS, first_line, invalid, panics_as_errors, translate_lance_errors
-from ..managed import commits
-from ..managed.versions import managed_directory
+from ..errors import (
+    LANCE_ERRORS,
+    concurrent_modification,
+    first_line,
+    invalid,
+    panics_as_errors,
+    translate_lance_errors,
+)
+from ..managed import commits, out_of_band
+from ..managed.unique_rows import RowsToAppend, UniqueRows
+from ..managed.versions import ManagedDirectory, managed_directory
+from ..names import first_names
 from ..paging import PageRequest
-from ..requests import Ref
+from ..records import ForeignCommits
+from ..requests import LATEST, Ref
 from ..storage.manifests import (
     MAIN,
     Commit,
@@ -37,7 +50,10 @@ from ..storage.manifests import (
     prepare_commit,
     sorting_key,
 )
+from ..storage.store import discard
 from ..table import Table, transaction_id
+from .insert import InsertMode, insert
+from .rows import Rows
 
 logger = logging.getLogger(__name__)
 
@@ -365,3 +381,106 @@ def _split_into_chunks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]
         chunk.append(each)
     if chunk:
         yield chunk
+
+
+# -- rows of uncommitted versions ------------------------------------------------------------------
+
+_NAMED = 5
+_DETACHED = 1 << 63
+"""The bit of the numbers that Lance gives to detached versions: no listing has them."""
+
+
+def append_uncommitted_rows(table: Table, versions: Sequence[int] = ()) -> int:
+    """Append the rows that only uncommitted versions have; return the latest version.
+
+    The last of several versions that build on each other has the rows of all of them. A version is
+    deleted once its rows are committed. If this process dies in between, a repetition appends the
+    same rows again.
+
+    Args:
+        versions: Versions to delete although they have other rows, which were committed in a
+            version that is gone: committed versions have deleted or replaced these.
+
+    Raises:
+        InvalidInputError: (13) there are no such rows, or storage manages the table.
+        ConcurrentModificationError: (14) another client commits.
+        LatestVersionGoneError: (19) there is no version to append to.
+        InvalidTableStateError: (19) a compaction has joined such rows with others; or a version has
+            other rows, and is not named.
+        TableSchemaValidationError: (20) the rows of a version do not fit the table's schema; that
+            version stays, and all before it.
+    """
+    managed_directory(table, write=True).require_intact()
+    out_of_band.quarantine(table)
+    directory = managed_directory(table.reloaded(), write=True)
+    uncommitted = directory.every_uncommitted()
+    found = RowsToAppend.of(directory, uncommitted)
+    _require_named(table, found, versions)
+    if not (found.unique or found.left):
+        remedy = f": {out_of_band.DELETE}" if uncommitted else ""
+        raise invalid(
+            f"Table '{table.name}' has no rows that only uncommitted versions have{remedy}"
+        )
+    version = directory.state.version
+    appended: set[str] = set()
+    _delete_uncommitted(directory, found, appended)
+    for each in found.unique:
+        rows = Rows.from_data(_read_unique_rows(table, directory, each))
+        target = _Accepting(table.connection, table.record).reloaded()
+        version = insert(target, rows, InsertMode.APPEND, LATEST).version
+        appended |= each.data_files
+        _delete_uncommitted(directory, found, appended)
+    return version
+
+
+def _require_named(table: Table, found: RowsToAppend, versions: Sequence[int]) -> None:
+    """Check that versions with rows that are not appended are named."""
+    left = [each for each in found.left if each.manifest.version not in versions]
+    if left:
+        numbers = ",".join(sorted({str(each.manifest.version) for each in found.left}))
+        raise InvalidTableStateError(
+            f"No row is appended to table '{table.name}': nothing else has some rows of "
+            f"{first_names(list(map(str, left)), _NAMED)} that committed versions have deleted or "
+            "replaced. To append the others, and delete these: `lance-bridge managed adopt "
+            f"--append --versions {numbers}`"
+        )
+
+
+def _delete_uncommitted(
+    directory: ManagedDirectory, found: RowsToAppend, appended: Set[str]
+) -> None:
+    done = found.without_others(appended)
+    directory.files.remove([directory.within(each.name) for each in done])
+
+
+def _read_unique_rows(table: Table, directory: ManagedDirectory, unique: UniqueRows) -> Any:
+    """Return a reader of the rows that only one manifest has.
+
+    Lance opens the manifest under a name that no version has. Given a namespace that names the
+    manifest, Lance would copy it to the name of its version, over a committed one.
+    """
+    data = directory.files.read(directory.within(unique.manifest.name))
+    if data is None:
+        raise concurrent_modification(table.path)
+    number = _DETACHED | secrets.randbits(62)
+    path = directory.within(f"d{number}.manifest")
+    directory.files.put_new(path, data)
+    try:
+        with translate_lance_errors(f"{unique} of table '{table.name}' could not be read"):
+            storage = lance.dataset(table.uri, storage_options=table.storage_options())
+            dataset = storage.checkout_version(number)
+            wanted = {each.id for each in unique.fragments}
+            fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
+            return dataset.scanner(fragments=fragments).to_reader()
+    finally:
+        discard(directory.files, path)
+
+
+class _Accepting(Table):
+    """Accepts commits while versions are not decided on: their rows are being committed."""
+
+    @property
+    def foreign_commits(self) -> ForeignCommits:
+        """How versions that bypassed the catalog are handled by this commit."""
+        policy = super().foreign_commits
+        return ForeignCommits.HIDE if policy is ForeignCommits.REFUSE else policy

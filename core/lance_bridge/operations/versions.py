@@ -9,7 +9,7 @@ from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTa
 
 from ..dataset import tags_and_branches, transactions, versions
 from ..dataset.insert import track_client_commit
-from ..dataset.uncommitted_rows import append_uncommitted_rows
+from ..dataset.versions import append_uncommitted_rows
 from ..errors import invalid, unsupported
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand

@@ -21,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
-from lance.schema import LanceSchema
 from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField, JsonArrowSchema
 from pydantic import ValidationError
 
@@ -182,6 +181,8 @@ def _parameters(dtype: pa.BaseExtensionType) -> bytes:
     """
     if hasattr(dtype, "__arrow_ext_serialize__"):
         return bytes(dtype.__arrow_ext_serialize__())
+    from lance.schema import LanceSchema  # noqa: PLC0415 - takes long to import, and is seldom needed
+
     field: Any = LanceSchema.from_pyarrow(pa.schema([pa.field("c", dtype)])).field("c")
     found: dict[str, str] = field.metadata
     return found.get("ARROW:extension:metadata", "").encode()

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 CATALOG_SETTINGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
-"""The class of the SQL catalog; a session catalog of another class is not ours."""
+"""The class of the SQL catalog; a catalog of another class is not ours."""
+SESSION_CATALOG = "spark_catalog"
+SESSION_CATALOG_CLASS = "org.lancebridge.spark.LanceSessionCatalog"
+"""The class of Spark's session catalog if it has Lance tables; it completes its own settings."""
+_DELEGATE = "lance.delegate"
+"""The setting of the session catalog that names another class, and is no property of a catalog."""
 _LEAST_SECONDS = 300.0
 """A task fetches new credentials if those it gets expire sooner than this."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
@@ -183,47 +188,70 @@ class _RenewalNamespace(LanceNamespace):
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
     """Return our catalogs that a session's settings declare, by name."""
-    return catalogs_in(dict(spark.conf.getAll))
+    found = catalogs_in(dict(spark.conf.getAll))
+    if SESSION_CATALOG in found and "impl" not in found[SESSION_CATALOG].properties:
+        # Spark loads its catalog when it is used, and that sets the address of the metastore.
+        spark.sql(f"SHOW NAMESPACES IN {SESSION_CATALOG} LIKE ''")
+        found = catalogs_in(dict(spark.conf.getAll))
+    return found
 
 
 def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
     """Return our catalogs that settings declare, by name.
 
-    A catalog is ours if ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or if
-    ``spark.sql.catalog.<name>.impl`` is set without a class. Its properties are the settings with
-    the prefix ``spark.sql.catalog.<name>.``.
+    A catalog is ours if ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or of the
+    session catalog, or if ``spark.sql.catalog.<name>.impl`` is set without a class. Its properties
+    are the settings with the prefix ``spark.sql.catalog.<name>.``, or that with ``lance.`` for the
+    session catalog.
     """
     found: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
         if key.startswith(CATALOG_SETTINGS):
             name, _, rest = key.removeprefix(CATALOG_SETTINGS).partition(".")
             properties = found.setdefault(name, {})
+            if name == SESSION_CATALOG:
+                rest = "" if rest == _DELEGATE else rest.partition("lance.")[2]
             if rest:
                 properties[rest] = value
     classes = {name: settings.get(CATALOG_SETTINGS + name) for name in found}
     return {
         name: CatalogAddress(name, properties)
         for name, properties in found.items()
-        if classes[name] == CATALOG_CLASS or (classes[name] is None and "impl" in properties)
+        if classes[name] in (CATALOG_CLASS, SESSION_CATALOG_CLASS)
+        or (classes[name] is None and "impl" in properties)
     }
+
+
+def setting(catalog: str, key: str) -> str:
+    """Return the setting of a property of a catalog."""
+    return f"{CATALOG_SETTINGS}{catalog}.{'lance.' if catalog == SESSION_CATALOG else ''}{key}"
 
 
 def address_of(spark: Any, table: str) -> TableAddress:
     """Return the address of a table, given as ``catalog.db.table`` or a location (with a slash).
 
-    The catalog is looked up in the session's settings, then in the configuration file.
+    The catalog is looked up in the session's settings, then in the configuration file. Without a
+    catalog, ``db.table`` is in the session catalog, if that has Lance tables.
 
     Raises:
         InvalidInputError: (13) the catalog is unknown, or the name is malformed.
     """
     if "/" in table:
         return TableAddress(location=table)
-    name, *path = parts_of(table)
+    known = catalogs_of(spark)
+    name, *path = with_session_catalog(parts_of(table), known)
     if not path:
         raise invalid(
             f"'{table}' names no catalog: write catalog.namespace.table, or a location with a slash"
         )
-    return TableAddress(find_catalog(name, catalogs_of(spark)), tuple(path))
+    return TableAddress(find_catalog(name, known), tuple(path))
+
+
+def with_session_catalog(parts: list[str], known: Mapping[str, CatalogAddress]) -> list[str]:
+    """Return the parts of a name, with the session catalog before ``db.table`` if that is ours."""
+    if SESSION_CATALOG not in known or len(parts) != 2 or parts[0] in {*known, *named_catalogs()}:
+        return parts
+    return [SESSION_CATALOG, *parts]
 
 
 def find_catalog(name: str, known: Mapping[str, CatalogAddress], then: str = "") -> CatalogAddress:

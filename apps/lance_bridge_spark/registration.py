@@ -11,7 +11,14 @@ from lance_bridge import engine
 from lance_bridge.errors import invalid
 
 from . import jar
-from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
+from .addresses import (
+    CATALOG_CLASS,
+    CATALOG_SETTINGS,
+    SESSION_CATALOG,
+    SESSION_CATALOG_CLASS,
+    catalogs_of,
+    setting,
+)
 from .environment import check_executors, check_python
 from .jar import JAR_NAME
 from .jobs.engine import SparkEngine
@@ -22,6 +29,8 @@ _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
 _FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
 """The extension that registers the SQL functions in every session, with or without a catalog."""
+_CATALOGS = "org.lancebridge.spark.LanceExtensions"
+"""The extension with which the data source also finds the session catalog without `register`."""
 
 Catalogs = Mapping[str, Mapping[str, str]]
 
@@ -61,7 +70,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     set_patterns(spark)
     for name, properties in (catalogs or {}).items():
         for key, value in properties.items():
-            spark.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
+            spark.conf.set(setting(name, key), value)
     known = catalogs_of(spark)
     warn_of_secrets(CATALOG_SETTINGS, {name: each.properties for name, each in known.items()})
     if missing is not None:
@@ -69,7 +78,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     if sql:
         for name in sorted({*known, *(catalogs or {})}):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
-                spark.conf.set(CATALOG_SETTINGS + name, CATALOG_CLASS)
+                spark.conf.set(CATALOG_SETTINGS + name, _class_of(name))
         _load(spark, catalogs_of(spark))
     spark.dataSource.register(with_catalogs(catalogs_of(spark)))
     engine.use(SparkEngine(spark))
@@ -79,7 +88,7 @@ def _refuse_others(spark: Any, names: Iterable[str]) -> None:
     """Raise InvalidInput (13) if a name is that of another connector's catalog."""
     for name in names:
         catalog_class = spark.conf.get(CATALOG_SETTINGS + name, None)
-        if catalog_class not in (None, CATALOG_CLASS):
+        if catalog_class not in (None, _class_of(name)):
             raise invalid(
                 f"Catalog '{name}' is configured as {catalog_class} in this session: "
                 "choose another name"
@@ -87,13 +96,18 @@ def _refuse_others(spark: Any, names: Iterable[str]) -> None:
 
 
 def settings(
-    catalogs: Catalogs | None = None, base: Mapping[str, str] | None = None
+    catalogs: Catalogs | None = None,
+    base: Mapping[str, str] | None = None,
+    *,
+    session_catalog: bool = False,
 ) -> dict[str, str]:
     """Return settings for `SparkSession.builder.config` that enable the SQL catalog.
 
     Args:
         catalogs: Properties by catalog, as for `register`.
         base: Settings to add to; their jars and extensions are kept.
+        session_catalog: Whether Spark's own catalog has the Lance tables of its metastore, too. A
+            session catalog of another class in ``base`` keeps its tables.
 
     Raises:
         UnsupportedOperationError: (0) the jar is missing and could not be compiled.
@@ -101,12 +115,23 @@ def settings(
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
     merged[_JARS] = _append_name(merged.get(_JARS, ""), str(jar.path()))
-    merged[_EXTENSIONS] = _append_name(merged.get(_EXTENSIONS, ""), _FUNCTIONS)
+    extension = _CATALOGS if session_catalog else _FUNCTIONS
+    merged[_EXTENSIONS] = _append_name(merged.get(_EXTENSIONS, ""), extension)
+    if session_catalog:
+        key = CATALOG_SETTINGS + SESSION_CATALOG
+        delegate = merged.get(key, SESSION_CATALOG_CLASS)
+        if delegate != SESSION_CATALOG_CLASS:
+            merged[setting(SESSION_CATALOG, "delegate")] = delegate
+        merged[key] = SESSION_CATALOG_CLASS
     for name, properties in (catalogs or {}).items():
-        merged[CATALOG_SETTINGS + name] = CATALOG_CLASS
+        merged[CATALOG_SETTINGS + name] = _class_of(name)
         for key, value in properties.items():
-            merged[f"{CATALOG_SETTINGS}{name}.{key}"] = value
+            merged[setting(name, key)] = value
     return merged
+
+
+def _class_of(name: str) -> str:
+    return SESSION_CATALOG_CLASS if name == SESSION_CATALOG else CATALOG_CLASS
 
 
 def _append_name(names: str, name: str) -> str:

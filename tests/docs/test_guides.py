@@ -32,7 +32,12 @@ from lance_bridge.registry import implementation
 from lance_bridge_cli.app import app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.run.server import login_from_settings
-from lance_bridge_spark.addresses import CATALOG_CLASS, catalogs_in
+from lance_bridge_spark.addresses import (
+    CATALOG_CLASS,
+    SESSION_CATALOG,
+    SESSION_CATALOG_CLASS,
+    catalogs_in,
+)
 from lance_bridge_spark.jar import SOURCES
 
 from .gateway_pages import Block, Reader, blocks
@@ -238,7 +243,10 @@ def settings_of(page: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", SPARK_PAGES)
 def test_settings_of_the_pages_name_what_exists(name: str) -> None:
     settings = settings_of(PAGES[name])
-    [address] = catalogs_in(settings).values()
+    found = catalogs_in(settings)
+    if found.pop(SESSION_CATALOG, None) is not None:
+        assert settings[f"spark.sql.catalog.{SESSION_CATALOG}"] == SESSION_CATALOG_CLASS
+    [address] = found.values()
     assert settings[f"spark.sql.catalog.{address.name}"] == CATALOG_CLASS
     extension = settings["spark.sql.extensions"].replace(".", "/")
     assert (SOURCES / f"{extension}.java").is_file()

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from . import sql_row_checks
-from .sql_helpers import Database, failure_of, set_conf, stream_all
+from .sql_helpers import Database, failure_of, own_catalog, set_conf, stream_all
 
 PARTS = (sql_row_checks,)
 """Modules with more of them."""
@@ -27,6 +27,7 @@ FAILING = (
 # -- namespaces ------------------------------------------------------------------------------------
 
 
+@own_catalog
 def check_namespaces_are_created_shown_described_altered_and_dropped(db: Database) -> None:
     *outer, last = db.namespace.split(".")
     name = f"{last}_extra"
@@ -126,8 +127,7 @@ def check_what_is_not_there_is_named(db: Database) -> None:
     db.fails(f"SELECT * FROM {table} VERSION AS OF 99", "99")
     db.fails(f"SELECT * FROM {table} TIMESTAMP AS OF '2001-01-01'", "2001-01-01")
     other = db.fresh("other_format")
-    db.fails(f"CREATE TABLE {other} (id INT) USING parquet", "USING lance")
-    db.fails(f"CREATE TABLE {other} (id INT) PARTITIONED BY (id)", "artition")
+    db.fails(f"CREATE TABLE {other} (id INT) USING lance PARTITIONED BY (id)", "artition")
     db.fails(f"CREATE TABLE {other} (i INTERVAL YEAR TO MONTH)", "interval year to month")
     db.fails(f"SHOW PARTITIONS {table}", "artition")
 
@@ -437,9 +437,14 @@ def check_a_search_that_cannot_be_is_refused(db: Database) -> None:
         (f"'{table}', vector => array(1, 0), version => 'none'", "no tag and no branch 'none'"),
         (f"'{table}', vector => array(1, 2, 3)", "2"),
         (f"'{table}_none', vector => array(1, 2, 3)", "TABLE_OR_VIEW_NOT_FOUND"),
-        ("'spark_catalog.default.t', vector => array(1)", "another"),
     ):
         db.fails(f"SELECT id FROM lance_search({arguments})", words)
+
+
+@own_catalog
+def check_a_search_in_another_catalog_is_refused(db: Database) -> None:
+    search = "lance_search('spark_catalog.default.t', vector => array(1))"
+    db.fails(f"SELECT id FROM {search}", "another")
 
 
 # -- what people do with tables of other formats ---------------------------------------------------
@@ -544,12 +549,14 @@ def check_a_branch_is_read_by_its_name(db: Database) -> None:
     db.fails(none, "has no tag and no branch 'none'")
 
 
+@own_catalog
 def check_writers_that_create_name_the_format(db: Database) -> None:
     table = db.fresh("no_format")
     frame = db.spark.range(2)
     named = failure_of(lambda: frame.write.saveAsTable(table))
     assert named is not None
     assert '.format("lance")' in named, named
+    db.fails(f"CREATE TABLE {table} (id INT) USING parquet", "USING lance")
     db.fails(f"CREATE TABLE {table} USING parquet AS SELECT 1 AS id", "USING lance")
     db.fails(f"SELECT * FROM {table}", "NOT_FOUND")
     frame.write.format("lance").saveAsTable(table)
@@ -590,6 +597,7 @@ def check_views_of_sparks_own_catalog_read_tables(db: Database) -> None:
         db.sql(f"DROP VIEW {view}")
 
 
+@own_catalog
 def check_what_spark_does_not_do_for_such_catalogs_is_refused(db: Database) -> None:
     table = db.made("untouched", "AS SELECT id FROM range(3)")
     view = f"{db.name}.a_view"

@@ -15,7 +15,7 @@ from typing import Any
 from lance_namespace import CreateNamespaceRequest
 from pyspark.errors import PySparkException
 
-from lance_bridge_spark.addresses import catalogs_of
+from lance_bridge_spark.addresses import SESSION_CATALOG, catalogs_of
 from lance_bridge_spark.registration import register
 
 
@@ -122,6 +122,12 @@ class Database:
         return not connected.connection.capabilities.no_alter
 
 
+def own_catalog(check: Callable[[Database], None]) -> Callable[[Database], None]:
+    """Mark a check of what differs where a catalog has the tables of other formats as well."""
+    vars(check)["own_catalog"] = True
+    return check
+
+
 def checks(
     spark: Any, modules: Sequence[str], catalogs: dict[str, list[str]], only: Sequence[str] = ()
 ) -> dict[str, str]:
@@ -158,4 +164,8 @@ def _checks_of(name: str, catalog: str) -> Iterator[Callable[[Database], None]]:
     parts: Sequence[ModuleType] = (module, *getattr(module, "PARTS", ()))
     if getattr(module, "ONLY", catalog) == catalog:
         for part in parts:
-            yield from (each for key, each in vars(part).items() if key.startswith("check_"))
+            for key, each in vars(part).items():
+                if key.startswith("check_") and (
+                    catalog != SESSION_CATALOG or not vars(each).get("own_catalog")
+                ):
+                    yield each

@@ -158,26 +158,31 @@ def test_a_program(command: str, catalog: dict[str, str], tmp_path: Path) -> Non
 
 
 def test_a_thrift_server(catalog: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    address = {"hive.server2.thrift.port": port, "hive.server2.thrift.bind.host": "127.0.0.1"}
-    server = [
-        *(str(BIN / "spark-submit"), "--class", THRIFT_SERVER),
-        *arguments(catalog, tmp_path),
-        "spark-internal",
-        *(part for key, value in address.items() for part in ("--hiveconf", f"{key}={value}")),
-    ]
     statements = ["CREATE TABLE prod.db.t (id BIGINT, name STRING)", *STATEMENTS]
-    with LoggedProcess(server, environment(), tmp_path, "thrift") as started:
-        started.wait_for("HiveThriftServer2 started", SECONDS)
-        url = f"jdbc:hive2://127.0.0.1:{port}/"
-        given = ["-u", url, "-n", "tester", "--outputformat=tsv2", "--showHeader=false"]
-        more = [part for each in statements for part in ("-e", each)]
-        printed = run("beeline", *given, *more, directory=tmp_path)
+    printed = through_thrift(arguments(catalog, tmp_path), statements, tmp_path)
     # The lines may begin with beeline's prompt.
     assert [line[line.index("by ") :] for line in printed if line.endswith(" shoe")] == [
         "by sql shoe",
         "by name shoe",
     ]
+
+
+def through_thrift(given: list[str], statements: list[str], directory: Path) -> list[str]:
+    """Run statements in beeline, on a Thrift server with arguments; return the printed lines."""
+    port = free_port()
+    address = {"hive.server2.thrift.port": port, "hive.server2.thrift.bind.host": "127.0.0.1"}
+    server = [
+        *(str(BIN / "spark-submit"), "--class", THRIFT_SERVER),
+        *given,
+        "spark-internal",
+        *(part for key, value in address.items() for part in ("--hiveconf", f"{key}={value}")),
+    ]
+    with LoggedProcess(server, environment(), directory, "thrift") as started:
+        started.wait_for("HiveThriftServer2 started", SECONDS)
+        url = f"jdbc:hive2://127.0.0.1:{port}/"
+        options = ["-u", url, "-n", "tester", "--outputformat=tsv2", "--showHeader=false"]
+        more = [part for each in statements for part in ("-e", each)]
+        return run("beeline", *options, *more, directory=directory)
 
 
 def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> None:

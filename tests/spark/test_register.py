@@ -24,8 +24,11 @@ from lance_bridge_spark import jar, redaction
 from lance_bridge_spark.addresses import (
     CATALOG_CLASS,
     CATALOG_SETTINGS,
+    SESSION_CATALOG_CLASS,
     CatalogAddress,
+    catalogs_in,
     catalogs_of,
+    with_session_catalog,
 )
 from lance_bridge_spark.environment import _find_problem, check_python
 from lance_bridge_spark.registration import register, settings
@@ -240,6 +243,24 @@ def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     assert again["spark.sql.extensions"] == f"a.B,{FUNCTIONS}"
 
 
+@pytest.mark.spec("spark.md#session-catalog")
+def test_settings_of_the_session_catalog_keep_the_one_of_another_format() -> None:
+    delta = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    key = "spark.sql.catalog.spark_catalog"
+    merged = settings(base={key: delta}, session_catalog=True)
+
+    assert merged[key] == SESSION_CATALOG_CLASS
+    assert merged[f"{key}.lance.delegate"] == delta
+    assert "org.lancebridge.spark.LanceExtensions" in merged["spark.sql.extensions"]
+    given = settings({"spark_catalog": {"impl": "glue"}}, merged, session_catalog=True)
+    assert given[f"{key}.lance.delegate"] == delta
+    found = catalogs_in({**given, f"{key}.type": "hive"})
+    assert found["spark_catalog"].properties == {"impl": "glue"}
+    assert with_session_catalog(["db", "t"], found) == ["spark_catalog", "db", "t"]
+    assert with_session_catalog(["spark_catalog", "t"], found) == ["spark_catalog", "t"]
+    assert with_session_catalog(["db", "t"], {}) == ["db", "t"]
+
+
 @pytest.fixture(scope="module")
 def java(spark: Any) -> Any:
     """A loader of the jar's classes: the versions check is no public one."""
@@ -281,7 +302,7 @@ def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
     catalog = maker.newInstance(gateway.new_array(lang.Object, 0))
     empty = spark._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
 
-    with pytest.raises(PySparkException, match="a name of its own"):
+    with pytest.raises(PySparkException, match="LanceSessionCatalog"):
         catalog.initialize("spark_catalog", empty)
 
 

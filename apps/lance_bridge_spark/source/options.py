@@ -27,7 +27,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
 from lance_bridge.records import TableRecord
 
-from ..addresses import CatalogAddress, TableAddress, find_catalog
+from ..addresses import CatalogAddress, TableAddress, find_catalog, with_session_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -338,7 +338,7 @@ class Options:
             return TableAddress(catalog, tuple(parts_of(name)))
         if self.text("location") is not None or "/" in name:
             return TableAddress(location=name, storage=self._storage())
-        first, *path = parts_of(name)
+        first, *path = with_session_catalog(parts_of(name), self._catalogs)
         if not path:
             raise invalid(
                 f"'{name}' names no table: give a location with a slash, catalog.namespace.table, "

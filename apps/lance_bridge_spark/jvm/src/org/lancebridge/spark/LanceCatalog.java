@@ -34,12 +34,18 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     SparkVersions.check(SparkVersions.current());
-    if (name.equals("spark_catalog")) {
+    if (name.equals(LanceSessionCatalog.NAME)) {
       throw LanceException.invalid(
-          "lance-bridge cannot be Spark's session catalog, which holds tables of all formats: give it a name of its "
-              + "own, such as spark.sql.catalog.prod");
+          "Spark's session catalog holds tables of all formats: set spark.sql.catalog.spark_catalog to "
+              + LanceSessionCatalog.class.getName() + ", or give this catalog a name of its own, such as "
+              + "spark.sql.catalog.prod");
     }
-    this.service = new Service(name, options.asCaseSensitiveMap());
+    open(name, options.asCaseSensitiveMap());
+  }
+
+  /** Use a catalog of these properties, under a name in the session. */
+  void open(String name, Map<String, String> properties) {
+    this.service = new Service(name, properties);
     LanceFunctions.register();
   }
 

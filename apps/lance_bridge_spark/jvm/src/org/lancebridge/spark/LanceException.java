@@ -119,7 +119,7 @@ final class LanceException extends AnalysisException {
   }
 
   @SuppressWarnings("unchecked") // The cast is erased at run time, so that a checked exception passes.
-  private static <E extends Throwable> E hurl(Throwable thrown) throws E {
+  static <E extends Throwable> E hurl(Throwable thrown) throws E {
     throw (E) thrown;
   }
 }

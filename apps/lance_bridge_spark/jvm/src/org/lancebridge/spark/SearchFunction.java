@@ -2,6 +2,7 @@ package org.lancebridge.spark;
 
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
@@ -68,8 +69,8 @@ final class SearchFunction {
   private static void requireLance(Seq<String> name) {
     String catalog = CollectionConverters.asJava(name).get(0);
     String implementation = SQLConf.get().getConfString("spark.sql.catalog." + catalog, null);
-    boolean isOther = implementation != null && !implementation.equals(LanceCatalog.class.getName());
-    if (isOther || catalog.equals("spark_catalog")) {
+    boolean isOurs = Set.of(LanceCatalog.class.getName(), LanceSessionCatalog.class.getName()).contains(String.valueOf(implementation));
+    if (!isOurs && (implementation != null || catalog.equals(LanceSessionCatalog.NAME))) {
       throw LanceException.invalid(
           "lance_search needs a table of a catalog of lance-bridge, and catalog " + catalog + " is another");
     }

@@ -22,6 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class SessionCatalogs extends Rule<LogicalPlan> {
   private static final String PREFIX = "spark.sql.catalog.";
+  private static final String SESSION_CATALOG = PREFIX + LanceSessionCatalog.NAME;
   private static final String CLASS = LanceCatalog.class.getName();
   private static final String MAKER = "lance_bridge_spark.source.datasource\nwith_settings\n";
 
@@ -35,6 +36,10 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     Map<String, String> settings = settings();
+    if (LanceSessionCatalog.class.getName().equals(settings.get(SESSION_CATALOG))) {
+      HiveSettings.complete(session, settings, SESSION_CATALOG + "." + HiveSettings.OURS);
+      settings = settings();
+    }
     if (!settings.equals(registered) && settings.entrySet().stream().anyMatch(SessionCatalogs::isOurs)) {
       registered = settings;
       register(settings);

@@ -144,7 +144,7 @@ class UnityCatalog(Catalog):
         full = self._full(parent)
         collection = _COLLECTIONS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
-        what = f"list the {collection} of '{display(full)}'"
+        what = f"list the {collection} of '{display(full)}'" if full else "list the catalogs"
         with self._errors(what, full, in_catalog=True):
             rows = list(self._client.pages(self._api_path("/", collection), collection, query))
         names = {str(row["name"]) for row in rows if row.get("name")}

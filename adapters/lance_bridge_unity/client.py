@@ -48,6 +48,7 @@ Json = dict[str, Any]
 
 _CONNECTIONS = 32
 _SHOWN = 200
+_TIMED_OUT = re.compile(r"Read timed out\. \(read timeout=([0-9.]+)\)")
 _PREFIXES = re.compile(
     r"^(?:.*?(?:\(host=.*?\)|object at 0x\w+>): )?(?:Failed to establish a new connection: )?"
     r"(?:\[Errno -?\d+\] )?"
@@ -223,6 +224,7 @@ def _wait_seconds(state: RetryCallState) -> float:
 def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's error
     text = _PREFIXES.sub("", str(reason or error))[:_SHOWN]
+    text = _TIMED_OUT.sub(lambda found: f"there was none within {float(found[1]):.3g} s", text)
     return LostReply(f"{address}: {text}", sent=_attempt.is_sent, change=change)
 
 

@@ -170,7 +170,7 @@ def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
     """Return a message with the catalog's name before each name of the request in it.
 
     Only quoted text, and text after a colon, is a name. A message without names gets them at its
-    end, once.
+    end, once, unless it is about the catalog as such.
     """
     paths = {tuple(each[:end]) for each in ids for end in range(1, len(each) + 1)}
     names = {joiner.join(path): joiner for path in paths for joiner in _JOINERS}
@@ -182,6 +182,8 @@ def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
         full, count = pattern.subn(lambda found: _join(catalog, found[0]), text)
         if count:
             return full
+    if f"catalog '{catalog}'" in text:
+        return text
     suffix = f" (in {', '.join(sorted({display((catalog, *each)) for each in ids}))})"
     return text.removesuffix(suffix) + suffix
 

@@ -252,6 +252,22 @@ def test_the_first_listing_after_catalogs_hang_names_them(
     assert seconds < GENEROUS
 
 
+def test_an_outage_does_not_make_the_next_one_be_noticed_late(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = catalogs["down"]
+    with served(catalogs, timeout=2.0) as client:
+        done(client.get("/v1/table"))
+        for _ in range(2):
+            down.answers.clear()
+            listed, seconds = seconds_of(lambda: client.get("/v1/table").json())
+            assert "unavailable.down" in listed["context"]
+            assert seconds < GENEROUS
+            until(lambda: is_refused(client))
+            down.answers.set()
+            until(lambda: describe(client).status_code == 200)
+
+
 @pytest.mark.spec("server.md#the-catalog-page")
 def test_the_first_page_after_a_catalog_hangs_names_it(
     several: httpx.Client, catalogs: dict[str, Breakable]

@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager, nullcontext, suppress
@@ -43,6 +44,8 @@ _PROBE_SECONDS = 0.5
 _LONG_SECONDS = 10.0
 """How long a probe waits for the reply of a catalog that is down: one that hangs would be kept from
 recovering by the connections of many short ones."""
+_PROBES = 3
+"""From how many probes it is known how long one takes."""
 _PATIENCE_SECONDS = 0.5
 """How long requests about several catalogs wait for a probe of one that has responded before."""
 _STEP_SECONDS = 0.05
@@ -197,6 +200,7 @@ class CatalogState:
         self._last_answer = 0.0
         self._asked_at = 0.0
         self._patience: float | None = None  # unknown
+        self._taken: deque[float] = deque(maxlen=_PROBES)
         self._closed = threading.Event()
 
     def check(self) -> None:
@@ -218,8 +222,9 @@ class CatalogState:
     def is_silent(self) -> bool:
         """Whether requests about several catalogs leave it out.
 
-        That is so if it is not called, or has not responded to a probe for as long as it takes
-        twice, but half a second at least. One that never responded has the whole timeout.
+        That is so if it is not called, or has not responded to a probe for twice as long as the
+        shortest of the last three, but half a second at least. One that never responded has the
+        whole timeout.
         """
         if self.is_open:
             return True
@@ -246,6 +251,7 @@ class CatalogState:
         self._last_answer = time.monotonic()
         self.is_open = False
         if self._patience is None:
+            self._taken.append(0.0)
             self._patience = min(self.timeout, _PATIENCE_SECONDS)
 
     def suspect(self) -> None:
@@ -307,9 +313,10 @@ class CatalogState:
             # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
             _log.warning("catalog '%s' does not respond: %s", self.name, error, exc_info=cause)
-        if error is None:
-            taken = time.monotonic() - began
-            self._patience = min(self.timeout, max(_PATIENCE_SECONDS, 2 * taken))
+        if error is None and self.state not in _DOWN:
+            # The least of several: a probe that an outage delayed says nothing of the next one.
+            self._taken.append(time.monotonic() - began)
+            self._patience = min(self.timeout, max(_PATIENCE_SECONDS, 2 * min(self._taken)))
         self._found, self._error = state, str(error or "")
 
     def close(self) -> None:

@@ -184,7 +184,7 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         },
         "lance_bridge.commands": {
             "doctor": "lance_bridge_doctor.command:doctor",
-            "keys": "lance_bridge_server.run.keys_command:app",
+            "keys": "lance_bridge_server.run.command:keys",
             "metastore": "lance_bridge_metastore.command:app",
             "migrate": "lance_bridge_migrate.commands:app",
             "search": "lance_bridge_federated.command:search",

@@ -1,4 +1,4 @@
-"""The command ``lance-bridge serve``."""
+"""The commands ``lance-bridge serve``, and ``lance-bridge keys`` for the API keys of a server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ import typer
 
 from lance_bridge.exit_codes import FAILED
 from lance_bridge_cli import api
-from lance_bridge_cli.arguments import OutputOption, exit_on_error, usage_error
-from lance_bridge_cli.output import Output, make_table, message, print_parts
+from lance_bridge_cli.arguments import OutputOption, exit_on_error, parse_duration, usage_error
+from lance_bridge_cli.output import (
+    Output,
+    RowsOption,
+    RowsOutput,
+    make_table,
+    message,
+    print_list,
+    print_parts,
+    print_result,
+)
 
 from ..signals import record_reloads
 
@@ -267,3 +276,75 @@ def exit_on_misuse() -> Iterator[None]:
             yield
         except api.InvalidInputError as error:
             raise usage_error(str(error)) from error
+
+
+# -- lance-bridge keys -----------------------------------------------------------------------------
+
+
+_COLUMNS = ("id", "name", "groups", "created", "expires", "state")
+
+keys = typer.Typer(help="API keys of a server: add, list and revoke.", no_args_is_help=True)
+
+KeyFile = Annotated[
+    Path, typer.Option("--file", "-f", help="The key file; a running server reads changes.")
+]
+
+
+@keys.command()
+def add(
+    name: Annotated[str, typer.Argument(help="The principal of the key.")],
+    file: KeyFile,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", help="A group of the principal. Repeatable."),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", help="When it expires, such as 90d; never if unset.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Create a key and print it. The file stores only a hash: the key cannot be shown again.
+
+    Example: lance-bridge keys add ann --file /data/keys.json --group analysts --expires 90d
+    """
+    lifetime = None if expires is None else parse_duration("--expires", expires)
+    with exit_on_error():
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+
+        key, entry = ApiKeyFile(file).add(name, groups or (), lifetime)
+    print_result(output, key, {**_row(entry), "key": key})
+
+
+@keys.command("list")
+def list_keys(file: KeyFile, output: RowsOption = RowsOutput.TEXT) -> None:
+    """List the keys of a file, with the state of each. The keys themselves are not in it.
+
+    Example: lance-bridge keys list --file /data/keys.json
+    """
+    with exit_on_error():
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+
+        rows = [_row(each) for each in ApiKeyFile(file).entries().values()]
+    print_list(output, list(_COLUMNS), rows, "keys")
+
+
+@keys.command()
+def revoke(
+    identifier: Annotated[str, typer.Argument(help="The key's identifier; see: keys list.")],
+    file: KeyFile,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Revoke a key: servers that use the file reject it from the next request on.
+
+    Example: lance-bridge keys revoke 0123456789abcdef --file /data/keys.json
+    """
+    with exit_on_error():
+        from ..access.authentication import ApiKeyFile  # noqa: PLC0415 - takes seconds to import
+
+        entry = ApiKeyFile(file).revoke(identifier)
+    print_result(output, f"revoked the key {entry.id} of {entry.name}", _row(entry))
+
+
+def _row(entry: Any) -> dict[str, Any]:
+    fields = entry.model_dump(mode="json", exclude={"salt", "hash", "revoked"})
+    return {**fields, "groups": ",".join(entry.groups), "state": entry.state()}

@@ -109,6 +109,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("command", ["spark-sql", "beeline"])
 def test_commands_use_the_session_catalog(
     command: str, metastores: Metastores, tmp_path: Path

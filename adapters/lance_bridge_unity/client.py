@@ -224,7 +224,7 @@ def _wait_seconds(state: RetryCallState) -> float:
 def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's error
     text = _PREFIXES.sub("", str(reason or error))[:_SHOWN]
-    text = _TIMED_OUT.sub(lambda found: f"there was none within {float(found[1]):.3g} s", text)
+    text = _TIMED_OUT.sub(lambda found: f"no reply within {float(found[1]):.3g} s", text)
     return LostReply(f"{address}: {text}", sent=_attempt.is_sent, change=change)
 
 

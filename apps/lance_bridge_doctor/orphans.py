@@ -30,8 +30,9 @@ from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 
-from .findings import Finding, Kind, storage_finding
-from .tables import TableChecks
+from .catalog_checks import storage_finding
+from .findings import Finding, Kind
+from .table_checks import TableChecks
 
 _PROBE = "lance_bridge_doctor"
 """The name of a table that does not exist, to get credentials for a location."""

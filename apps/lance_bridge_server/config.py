@@ -46,7 +46,7 @@ from .access.oidc import (
     is_protected,
 )
 from .access.origins import CorsSettings, host_name
-from .gateway.health import ReadinessSettings
+from .gateway.breakers import ReadinessSettings
 from .gateway.limits import Limits, Rate
 from .lancedb import DatabasePaths
 from .queries.pool import QuerySettings

@@ -390,7 +390,7 @@ def tuples(client: MemoryNamespace) -> list[Row]:
     return sorted((tuple(row.values()) for row in dataset(client).to_table().to_pylist()), key=repr)
 
 
-@examples(50, share_fixtures=True)
+@examples(40, share_fixtures=True)
 @given(case=CASES, indexed=st.booleans(), in_memory=st.booleans())
 def test_a_merge_does_what_the_oracle_says(
     namespace: MemoryNamespace, case: Case, indexed: bool, in_memory: bool

@@ -26,8 +26,8 @@ from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway.breakers import ReadinessSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.gateway.limits import Limits
 from lance_bridge_server.ui import health_page
 

@@ -27,8 +27,8 @@ from lance_bridge_cli.app import app
 from lance_bridge_doctor import Finding, Kind, diagnose
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway.breakers import ReadinessSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.gateway.health import ReadinessSettings
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#doctor", "cli.md#findings")]
 

@@ -34,7 +34,7 @@ from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.testing.calls import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.queries.sql import check_expression
+from lance_bridge_server.queries.allowed_sql import check_expression
 from lance_bridge_server.run.listening import raise_file_limit
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#requests")]

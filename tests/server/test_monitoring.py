@@ -25,8 +25,8 @@ from lance_bridge_server import monitoring
 from lance_bridge_server.access.authentication import AuthenticatorChain
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
+from lance_bridge_server.gateway.breakers import ReadinessSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.gateway.health import ReadinessSettings
 from lance_bridge_server.http.process import Process
 from lance_bridge_server.monitoring import Metrics
 from lance_bridge_server.run.catalogs import check

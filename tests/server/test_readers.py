@@ -24,7 +24,7 @@ import pytest
 from server.gateways import ARROW, GatewayProcess, dial, done
 
 from lance_bridge.testing.calls import ipc
-from lance_bridge_server.queries.sql import FUNCTIONS, GROWING
+from lance_bridge_server.queries.allowed_sql import FUNCTIONS, GROWING
 
 pytestmark = [pytest.mark.slow, pytest.mark.spec("server.md#queries")]
 

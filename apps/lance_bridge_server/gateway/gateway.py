@@ -60,8 +60,8 @@ from ..operations import Answer, Call, Operation
 from ..queries.calling import Method, call_namespace
 from ..queries.pool import CallerQueries, QueryProcesses, Run
 from ..queries.process import Query
+from .breakers import CatalogHealth, CatalogState, ReadinessSettings, RunningReads, WatchedCatalog
 from .callers import RootNamespaces
-from .health import CatalogHealth, CatalogState, ReadinessSettings, RunningReads, WatchedCatalog
 from .limits import Limits, Slot
 from .threads import OperationThreads, SingleFlight, TimeLimit, Use
 

@@ -32,8 +32,8 @@ from lance_bridge_federated.identifiers import with_text
 from ..access.permissions import catalog_of
 from ..operations import Answer, Body, Operation
 from . import directories
+from .allowed_sql import check_request
 from .directories import directory_of, with_first_batch
-from .sql import check_request
 
 Method = Callable[[LanceNamespace, Any], Any]
 """Runs a request on a namespace."""

@@ -25,8 +25,8 @@ from lance_bridge_federated import FederatedNamespace
 from ..access.authentication import Principal
 from ..access.oidc import OidcTokens
 from ..config import OidcSettings, ServerSettings
+from ..gateway.breakers import probe
 from ..gateway.callers import CallerNamespaces, RootNamespaces
-from ..gateway.health import probe
 from ..gateway.threads import catalog_share
 from ..redaction import (
     HOSTS,

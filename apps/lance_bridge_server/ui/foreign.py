@@ -16,9 +16,10 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge.redaction import redact
 
-from .browse import Listing, load_tree
+from .browse import Listing
 from .rendering import address, shown_properties
 from .request import UiRequest, catalog_at, gather
+from .tree import load_tree
 
 # -- schema ----------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
 from lance_bridge.values import to_text
 
-from .browse import load_tree
 from .rendering import (
     LARGEST_IMAGE,
     PRIVATE_HEADERS,
@@ -51,6 +50,7 @@ from .rows import (
     requested_state,
 )
 from .table_page import describe, load_references
+from .tree import load_tree
 
 # -- images ----------------------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ from lance_bridge_federated import FederatedNamespace
 
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
-from .browse import load_tree
 from .rendering import (
     address,
     column_lines,
@@ -43,6 +42,7 @@ from .rendering import (
 from .request import Result, UiRequest, as_result, catalog_at, error_text, gather, public_finding
 from .rows import State, requested_state
 from .sign_in import Forms, redirect
+from .tree import load_tree
 
 # -- versions --------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ..redaction import redact_logs
 from ..source import LanceSource
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
-from . import changes, entries, new_tables
+from . import alter_table, entries, new_tables
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -126,7 +126,7 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Args], Answer]] = {
     "truncate": entries.truncate,
     "delete_where": entries.delete_where,
     "fragments": entries.fragments,
-    "alter_table": changes.alter,
+    "alter_table": alter_table.alter,
     "stage_create": new_tables.create,
     "stage_replace": new_tables.replace,
     "commit_staged": new_tables.commit,

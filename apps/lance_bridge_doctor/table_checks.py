@@ -24,7 +24,8 @@ from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDire
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from .findings import Commands, Finding, Kind, check_entry, storage_finding
+from .catalog_checks import check_entry, storage_finding
+from .findings import Commands, Finding, Kind
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
 """Values of `managed_by`; ``catalog`` is another implementation's value for storage."""

@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 _CONNECTIONS = 32
 _SHOWN = 200
-_TIMED_OUT = re.compile(r"Read timed out\. \(read timeout=([0-9.]+)\)")
+_TIMED_OUT = re.compile(r"Read timed out\.(?: \(read timeout=([0-9.]+)\))?")
 _PREFIXES = re.compile(
     r"^(?:.*?(?:\(host=.*?\)|object at 0x\w+>): )?(?:Failed to establish a new connection: )?"
     r"(?:\[Errno -?\d+\] )?"
@@ -224,8 +224,12 @@ def _wait_seconds(state: RetryCallState) -> float:
 def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's error
     text = _PREFIXES.sub("", str(reason or error))[:_SHOWN]
-    text = _TIMED_OUT.sub(lambda found: f"no reply within {float(found[1]):.3g} s", text)
+    text = _TIMED_OUT.sub(_no_reply, text)
     return LostReply(f"{address}: {text}", sent=_attempt.is_sent, change=change)
+
+
+def _no_reply(timed_out: re.Match[str]) -> str:
+    return f"no reply within {float(timed_out[1]):.3g} s" if timed_out[1] else "no reply in time"
 
 
 def _parse_json(response: requests.Response, *, change: bool) -> Json:

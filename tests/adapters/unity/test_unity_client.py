@@ -322,7 +322,7 @@ def catalog_at(url: str) -> UnityCatalog:
 
 def test_a_read_whose_answer_trickles_is_given_up_in_time() -> None:
     def read(url: str) -> None:
-        with pytest.raises(ServiceUnavailableError, match=r"no reply within 0\.5 s"):
+        with pytest.raises(ServiceUnavailableError, match=r"no reply (within 0\.5 s|in time)"):
             catalog_at(url).load_table(TABLE)
 
     while_answers_trickle(read)
@@ -348,7 +348,7 @@ def test_a_read_whose_answer_never_pauses_is_given_up_in_time() -> None:
     started = time.monotonic()
     with (
         closing(ScriptedServer(serve)) as server,
-        pytest.raises(ServiceUnavailableError, match=r"no reply within 0\.5 s"),
+        pytest.raises(ServiceUnavailableError, match=r"no reply (within 0\.5 s|in time)"),
     ):
         catalog_at(server.url).load_table(TABLE)
     assert time.monotonic() - started < 30
@@ -409,7 +409,7 @@ def test_an_answer_through_a_proxy_that_trickles_is_given_up_in_time(
     started = time.monotonic()
     with slow_server(*BEGINNINGS["a body"]) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
-        with pytest.raises(ServiceUnavailableError, match=r"no reply within 0\.5 s"):
+        with pytest.raises(ServiceUnavailableError, match=r"no reply (within 0\.5 s|in time)"):
             catalog_at("http://unity.invalid").load_table(TABLE)
     assert time.monotonic() - started < 30
 

@@ -1,6 +1,7 @@
 """SHOW, DESCRIBE, CREATE, ALTER and DROP of namespaces and tables, and deletes without tasks.
 
-ALTER TABLE is in `changes`; definitions, CREATE with a query and REPLACE TABLE are in `new_tables`.
+ALTER TABLE is in `alter_table`; definitions, CREATE with a query and REPLACE TABLE are in
+`new_tables`.
 """
 
 from __future__ import annotations

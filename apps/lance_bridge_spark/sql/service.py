@@ -24,7 +24,7 @@ from ..redaction import redact_logs
 from ..source import LanceSource
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
-from . import alter_table, entries, new_tables
+from . import alter_table, entries, new_tables, procedures
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -131,6 +131,7 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Args], Answer]] = {
     "stage_replace": new_tables.replace,
     "commit_staged": new_tables.commit,
     "abort_staged": new_tables.abort,
+    "describe_procedures": procedures.describe,
 }
 
 
@@ -159,6 +160,8 @@ def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Pa
             if op in _ENDS:
                 _ENDS[op](parts)
                 return {"answer": {}}, []
+            if op == "call_procedure":
+                return {"answer": {}}, [_stream_of(procedures.call(catalog, args))]
             return {"answer": _operation(op)(catalog, args)}, []
     except (LanceNamespaceError, PySparkException) as error:
         return error_fields(error), []

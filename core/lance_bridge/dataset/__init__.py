@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
     from .indices import describe_indices
-    from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
+    from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact, optimize_indices
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
     from .query import has_dictionary
     from .read import count_rows
@@ -52,7 +52,8 @@ __all__ = [
     "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up", "columns_in",
     "compact", "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
     "drop_columns", "field_ids", "find_column", "has_dictionary", "in_brackets", "index_options",
-    "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
+    "metadata_of", "not_written", "optimize_indices", "parse_full_text", "parse_index_type",
+    "parse_nearest",
     "require_sound", "siblings", "stored_type", "translate_query_errors", "update_field_metadata",
     "vector_of", "write_first",
 ]  # fmt: skip
@@ -78,7 +79,7 @@ _MODULES = {
     "versions": ("branches_of", "check_tag_name", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices",),
-    "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),
+    "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact", "optimize_indices"),
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
     "query": ("has_dictionary",),
     "searches": ("parse_full_text", "parse_nearest"),

@@ -209,6 +209,19 @@ def compact(
     )
 
 
+def optimize_indices(table: Table) -> int:
+    """Add the rows that no index has yet to all indices, and return the version.
+
+    Raises:
+        ConcurrentModificationError: (14) the rows or the indices were changed concurrently.
+        ServiceUnavailableError: (17) the indices are unchanged.
+    """
+    dataset = table.open(write=True)
+    with table.committing(dataset, "its indices were not optimized"):
+        dataset.optimize.optimize_indices()
+    return int(dataset.version)
+
+
 LEAST_AGE = timedelta(hours=1)
 """Readers of an old version and running jobs may need it for this long."""
 DEFAULT_AGE = timedelta(days=14)

@@ -12,12 +12,14 @@ import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -28,7 +30,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It contains neither Lance nor a metastore client: the Python half ({@link Service}) handles its calls, and a
  * Python data source each read and write.
  */
-public final class LanceCatalog implements StagingTableCatalog, SupportsNamespaces {
+public final class LanceCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private Service service;
 
   @Override
@@ -41,6 +43,10 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
               + "spark.sql.catalog.prod");
     }
     open(name, options.asCaseSensitiveMap());
+  }
+
+  Service service() {
+    return service;
   }
 
   /** Use a catalog of these properties, under a name in the session. */
@@ -248,6 +254,18 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
       }
       throw orNoSuchNamespace(error, namespace);
     }
+  }
+
+  // Procedures.
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier name) {
+    return Procedures.load(service, name);
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    return Procedures.isTheir(namespace) ? Procedures.list(service) : new Identifier[0];
   }
 
   // Helpers.

@@ -1,5 +1,7 @@
 package org.lancebridge.spark;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.SparkSession;
@@ -12,6 +14,7 @@ import org.apache.spark.sql.connector.catalog.CatalogExtension;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.DelegatingCatalogExtension;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -20,6 +23,7 @@ import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.V1Table;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -34,7 +38,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Spark decides by the base class that tables of other formats are written as without this catalog.
  */
-public final class LanceSessionCatalog extends DelegatingCatalogExtension implements StagingTableCatalog {
+public final class LanceSessionCatalog extends DelegatingCatalogExtension
+    implements StagingTableCatalog, ProcedureCatalog {
   static final String NAME = "spark_catalog";
 
   private Map<String, String> options;
@@ -161,6 +166,31 @@ public final class LanceSessionCatalog extends DelegatingCatalogExtension implem
           "Table " + NAME + "." + table + (toLance ? " is not a Lance table" : " is a Lance table")
               + " and cannot be replaced by one that is " + (toLance ? "one" : "not") + ": DROP it, or use another name");
     }
+  }
+
+  // Procedures.
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier name) {
+    UnboundProcedure ours = HiveSettings.hasMetastore(properties) ? Procedures.find(lance().service(), name) : null;
+    if (ours != null) {
+      return ours;
+    }
+    return others() instanceof ProcedureCatalog
+        ? ((ProcedureCatalog) others()).loadProcedure(name)
+        : Procedures.load(lance().service(), name);
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    List<Identifier> names = new ArrayList<>();
+    if (others() instanceof ProcedureCatalog) {
+      names.addAll(List.of(((ProcedureCatalog) others()).listProcedures(namespace)));
+    }
+    if (HiveSettings.hasMetastore(properties)) {
+      names.addAll(List.of(lance().listProcedures(namespace)));
+    }
+    return names.toArray(new Identifier[0]);
   }
 
   // Names, which Lance tables share with all others.

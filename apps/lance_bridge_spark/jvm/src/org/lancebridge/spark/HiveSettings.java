@@ -4,7 +4,6 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 
 /** The settings of the session catalog that its Lance tables need: by default those of the session's Hive metastore. */
 final class HiveSettings {
@@ -22,6 +21,10 @@ final class HiveSettings {
    */
   static Map<String, String> complete(SparkSession session, Map<String, String> options, String prefix) {
     Map<String, String> properties = new TreeMap<>();
+    // Not SQLConf.get(): while Spark resolves a view, that has only the settings of the view.
+    if (!session.conf().get("spark.sql.catalogImplementation", "in-memory").equals("hive")) {
+      return properties;
+    }
     options.forEach((key, value) -> {
       if (key.startsWith(prefix) && !key.endsWith(OtherTables.DELEGATE)) {
         properties.put(key.substring(prefix.length()), value);
@@ -50,8 +53,7 @@ final class HiveSettings {
 
   /** Return whether the session has a metastore, and its address is known. */
   static boolean hasMetastore(Map<String, String> properties) {
-    return properties.containsKey("impl")
-        && SQLConf.get().getConfString("spark.sql.catalogImplementation", "in-memory").equals("hive");
+    return properties.containsKey("impl");
   }
 
   private static void addHive(Map<String, String> properties, Configuration hive) {

@@ -31,8 +31,10 @@ CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
 SESSION_CATALOG = "spark_catalog"
 SESSION_CATALOG_CLASS = "org.lancebridge.spark.LanceSessionCatalog"
 """The class of Spark's session catalog if it has Lance tables; it completes its own settings."""
-_DELEGATE = "lance.delegate"
-"""The setting of the session catalog that names another class, and is no property of a catalog."""
+_OURS = "lance."
+"""What settings of the session catalog begin with that are not its delegate's."""
+_DELEGATE = "delegate"
+"""The one of these that names another class, and is no property of a catalog."""
 _LEAST_SECONDS = 300.0
 """A task fetches new credentials if those it gets expire sooner than this."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
@@ -210,8 +212,8 @@ def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
             name, _, rest = key.removeprefix(CATALOG_SETTINGS).partition(".")
             properties = found.setdefault(name, {})
             if name == SESSION_CATALOG:
-                rest = "" if rest == _DELEGATE else rest.partition("lance.")[2]
-            if rest:
+                rest = rest.removeprefix(_OURS) if rest.startswith(_OURS) else ""
+            if rest and (name, rest) != (SESSION_CATALOG, _DELEGATE):
                 properties[rest] = value
     classes = {name: settings.get(CATALOG_SETTINGS + name) for name in found}
     return {
@@ -224,7 +226,7 @@ def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
 
 def setting(catalog: str, key: str) -> str:
     """Return the setting of a property of a catalog."""
-    return f"{CATALOG_SETTINGS}{catalog}.{'lance.' if catalog == SESSION_CATALOG else ''}{key}"
+    return f"{CATALOG_SETTINGS}{catalog}.{_OURS if catalog == SESSION_CATALOG else ''}{key}"
 
 
 def address_of(spark: Any, table: str) -> TableAddress:

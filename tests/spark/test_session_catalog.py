@@ -11,11 +11,11 @@ from servers.metastores import Metastores
 from servers.sparks import CLUSTER, INSTALLED, LOCAL, RELEASE, Spark, conf_of
 
 import lance_bridge_spark as lb
-from lance_bridge_spark import jar
-from lance_bridge_spark.addresses import SESSION_CATALOG, SESSION_CATALOG_CLASS
+from lance_bridge_spark.addresses import SESSION_CATALOG
 
 from .sql_helpers import failure_of
 from .test_configuration import run, through_thrift
+from .test_matrix import require_all
 
 pytestmark = [
     pytest.mark.servers,
@@ -29,7 +29,7 @@ LANCE_BY_DEFAULT = {
     "spark.sql.sources.default": "lance",
     "spark.sql.legacy.createHiveTableByDefault": "false",
 }
-OTHER_RELEASES = [
+RELEASES = [
     INSTALLED,
     pytest.param("4.1", marks=pytest.mark.matrix),
     pytest.param("4.2", marks=pytest.mark.matrix),
@@ -44,32 +44,16 @@ def plain(uri: str, **settings: str) -> dict[str, str]:
 
 def ours(uri: str, **settings: str) -> dict[str, str]:
     """Return the settings of a session whose session catalog has Lance tables."""
-    return {
-        **plain(uri, **settings),
-        SETTING: SESSION_CATALOG_CLASS,
-        "spark.jars": str(jar.path()),
-        "spark.sql.extensions": "org.lancebridge.spark.LanceExtensions",
-    }
+    return lb.settings(base=plain(uri, **settings), session_catalog=True)
 
 
-def wrong_checks(spark: Spark, directory: Path, modules: list[str], database: str) -> Any:
-    return spark.run(
-        "spark.sql_helpers:checks",
-        directory,
-        seconds=SECONDS,
-        modules=modules,
-        catalogs={SESSION_CATALOG: [database]},
-    )
-
-
-@pytest.mark.parametrize("release", OTHER_RELEASES)
+@pytest.mark.parametrize("release", RELEASES)
 def test_statements_name_lance_tables_by_two_parts(
     release: str, metastores: Metastores, tmp_path: Path
 ) -> None:
     spark = Spark(release, LOCAL, ours(metastores.get("2.3").uri))
     database = f"session_{release.replace('.', '_')}"
-    wrong = wrong_checks(spark, tmp_path, ["spark.session_catalog_checks"], database)
-    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
+    require_all(spark, tmp_path, ["spark.session_catalog_checks"], {SESSION_CATALOG: [database]})
 
 
 @pytest.mark.matrix
@@ -79,11 +63,10 @@ def test_all_statements_work_in_the_session_catalog(
 ) -> None:
     spark = Spark(release, LOCAL, ours(metastores.get("2.3").uri, **LANCE_BY_DEFAULT))
     database = f"session_all_{release.replace('.', '_')}"
-    wrong = wrong_checks(spark, tmp_path, ["spark.sql_checks"], database)
-    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
+    require_all(spark, tmp_path, ["spark.sql_checks"], {SESSION_CATALOG: [database]})
 
 
-@pytest.mark.parametrize("release", OTHER_RELEASES)
+@pytest.mark.parametrize("release", RELEASES)
 def test_tables_of_other_formats_have_the_same_results_and_plans(
     release: str, metastores: Metastores, tmp_path: Path
 ) -> None:
@@ -139,8 +122,9 @@ def test_executors_and_remote_clients_use_the_session_catalog(
         )
         if master != CLUSTER:
             spark = stack.enter_context(spark.connect(tmp_path))
-        wrong = wrong_checks(spark, tmp_path, ["spark.session_catalog_checks"], database)
-    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
+        require_all(
+            spark, tmp_path, ["spark.session_catalog_checks"], {SESSION_CATALOG: [database]}
+        )
 
 
 DELEGATES = {

@@ -1,6 +1,6 @@
 """The procedures that SQL calls: ``CALL prod.system.compact('sales.orders')``.
 
-They run in the Python process of the driver. Each returns rows, most of them one.
+They run in the Python process of the driver. Each returns one row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ Answer = dict[str, Any]
 Row = dict[str, Any]
 
 _TYPES = {"STRING": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_()}
-_REQUIRED = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Parameter:
     type: str
     """``STRING``, ``BIGINT`` or ``BOOLEAN``."""
     comment: str
-    default: str | None = _REQUIRED
+    default: str | None = None
     """A literal of SQL; None if the parameter is required."""
 
 
@@ -278,14 +277,14 @@ def describe(_: CatalogAddress, __: Args) -> Answer:
 
 
 def call(catalog: CatalogAddress, args: Args) -> pa.Table:
-    """``{name, arguments}`` to the rows of a procedure.
+    """``{name, arguments}`` to the row of a procedure.
 
     Raises: TableNotFound, InvalidInput, and what the operation of the namespace raises.
     """
     procedure = PROCEDURES[args["name"]]
     given: dict[str, Any] = dict(args["arguments"])
     for each in procedure.parameters:
-        if each.default is _REQUIRED and given.get(each.name) is None:
+        if each.default is None and given.get(each.name) is None:
             raise invalid(f"Procedure {args['name']} needs '{each.name}': {each.comment}")
     row = procedure.run(Call(catalog, given))
     columns = {

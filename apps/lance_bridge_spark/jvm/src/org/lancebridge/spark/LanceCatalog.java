@@ -265,7 +265,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public Identifier[] listProcedures(String[] namespace) {
-    return Procedures.isTheir(namespace) ? Procedures.list(service) : new Identifier[0];
+    return Procedures.isNamespace(namespace) ? Procedures.list(service) : new Identifier[0];
   }
 
   // Helpers.

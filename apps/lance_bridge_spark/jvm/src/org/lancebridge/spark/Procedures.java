@@ -25,32 +25,34 @@ final class Procedures {
 
   private Procedures() {}
 
-  static boolean isTheir(String[] namespace) {
+  static boolean isNamespace(String[] namespace) {
     return Arrays.equals(namespace, NAMESPACE);
   }
 
   static Identifier[] list(Service service) {
-    List<Identifier> names = new ArrayList<>();
-    declared(service).fieldNames().forEachRemaining(name -> names.add(Identifier.of(NAMESPACE, name)));
-    return names.toArray(new Identifier[0]);
+    return names(service).stream().map(name -> Identifier.of(NAMESPACE, name)).toArray(Identifier[]::new);
   }
 
   /** Return a procedure, or null if there is none of this name. */
   static UnboundProcedure find(Service service, Identifier name) {
-    JsonNode found = isTheir(name.namespace()) ? declared(service).get(name.name()) : null;
+    JsonNode found = isNamespace(name.namespace()) ? declared(service).get(name.name()) : null;
     return found == null ? null : new OfPython(service, name.name(), found);
   }
 
   static UnboundProcedure load(Service service, Identifier name) {
     UnboundProcedure found = find(service, name);
     if (found == null) {
-      List<String> names = new ArrayList<>();
-      declared(service).fieldNames().forEachRemaining(names::add);
       throw LanceException.invalid(
           "Catalog " + service.catalogName() + " has no procedure " + name + ": in namespace system there are "
-              + String.join(", ", names));
+              + String.join(", ", names(service)));
     }
     return found;
+  }
+
+  private static List<String> names(Service service) {
+    List<String> names = new ArrayList<>();
+    declared(service).fieldNames().forEachRemaining(names::add);
+    return names;
   }
 
   private static JsonNode declared(Service service) {

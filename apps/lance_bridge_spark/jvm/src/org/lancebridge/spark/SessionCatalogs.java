@@ -37,8 +37,8 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
   public LogicalPlan apply(LogicalPlan plan) {
     Map<String, String> settings = settings();
     if (LanceSessionCatalog.class.getName().equals(settings.get(SESSION_CATALOG))) {
-      HiveSettings.complete(session, settings, SESSION_CATALOG + "." + HiveSettings.OURS);
-      settings = settings();
+      String prefix = SESSION_CATALOG + "." + HiveSettings.OURS;
+      HiveSettings.complete(session, settings, prefix).forEach((key, value) -> settings.put(prefix + key, value));
     }
     if (!settings.equals(registered) && settings.entrySet().stream().anyMatch(SessionCatalogs::isOurs)) {
       registered = settings;

@@ -152,9 +152,9 @@ async def _handle(gateway: Gateway, request: Request, operation: Operation) -> R
     work = partial(execution.run, _Responder(gateway, execution, limit, run).respond)
     catalog = gateway.catalog_of(call.fields.get("id"))
     if not (operation.is_query and operation.is_read):  # a change has to be recorded
-        return await gateway.run(request, work, call.operation, limit, catalog)
+        return await gateway.run(request, work, call.operation, limit, catalog, query=run)
     async with cancelled_on_disconnect(request, run):
-        return await gateway.run(request, work, call.operation, limit, catalog)
+        return await gateway.run(request, work, call.operation, limit, catalog, query=run)
 
 
 def _prepare(

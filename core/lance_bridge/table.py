@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,6 +65,9 @@ _PUBLISH_ATTEMPTS, _PUBLISH_PAUSE = 6, 0.1
 _METADATA_CACHE_BYTES = 32 << 20
 """The size of a dataset's metadata cache. Lance's default of 1 GiB would keep each version that
 other writers commit before an append succeeds, in each appending thread."""
+
+ON_OPEN: ContextVar[Callable[[], object]] = ContextVar("lance_bridge_on_open", default=lambda: None)
+"""Called when this thread has what the catalog says of a table, and begins to read its storage."""
 
 
 class RowSource(Protocol):
@@ -199,6 +203,7 @@ class Table(TableEntry):
 
     def _open(self, ref: Ref, *, vend: bool | None, write: bool) -> lance.LanceDataset:
         options = self.storage_options(vend=vend, write=write)
+        ON_OPEN.get()()
         if locations.is_supported(self.uri) and not locations.is_local(self.uri):
             # Lance waits for minutes for an unresponsive store. This call has a timeout.
             TableStorage(options or {}).is_occupied(self.uri)

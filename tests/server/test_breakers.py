@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import threading
@@ -26,9 +27,10 @@ from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway.breakers import ReadinessSettings
+from lance_bridge_server.gateway.breakers import ReadinessSettings, RunningReads
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits
+from lance_bridge_server.queries.pool import Run
 from lance_bridge_server.ui import health_page
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
@@ -378,6 +380,27 @@ def test_a_change_that_is_running_is_waited_for(catalogs: dict[str, Breakable]) 
         assert not running.done()
         down.answers.set()
         assert running.result().status_code == 200
+
+
+def test_a_query_that_reads_the_storage_is_waited_for() -> None:
+    reads = RunningReads(lambda: ServiceUnavailableError("no answer"))
+
+    async def wait(run: Run) -> str:
+        with reads.ending(run.needs_catalog):
+            await asyncio.sleep(TIMEOUT)
+        return "rows"
+
+    async def end_two() -> list[Any]:
+        opened, waiting = Run(60), Run(60)
+        tasks = [asyncio.ensure_future(wait(each)) for each in (opened, waiting)]
+        await asyncio.sleep(0)  # both have begun
+        opened.note_opened()
+        reads.end()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    rows, error = asyncio.run(end_two())
+    assert rows == "rows"
+    assert isinstance(error, ServiceUnavailableError)
 
 
 def test_a_table_that_cannot_be_read_does_not_stop_its_catalog(

@@ -313,6 +313,14 @@ def home(http: httpx.Client) -> tuple[list[str], list[str]]:
 
 
 REQUESTS = {"search": search, "listing": listed, "home": home}
+TABLE = f"/v1/table/three${SILENT_DATABASE}$films_three"
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "describe": (f"{TABLE}/describe", {}),
+    "count": (f"{TABLE}/count_rows", {}),
+    "count of some": (f"{TABLE}/count_rows", {"predicate": "id > 1"}),
+    "query": (f"{TABLE}/query", {"vector": {}, "k": 1}),
+    "plan": (f"{TABLE}/explain_plan", {"query": {"vector": {}, "k": 1}}),
+}
 
 
 @pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
@@ -333,15 +341,17 @@ def test_the_first_request_after_a_metastore_fails_has_the_others_and_names_it(
 
 @pytest.mark.spec("server.md#health", "server.md#the-catalog-page")
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", CALLS)
 def test_the_first_call_ends_when_the_breaker_opens(
-    http: httpx.Client, third: Metastore, fault: str
+    http: httpx.Client, third: Metastore, fault: str, kind: str
 ) -> None:
     """Not after the time limits of the metastore's client, which are over a minute."""
+    path, body = CALLS[kind]
     with failing(http, third, fault):
         began = time.monotonic()
-        answer = http.get(f"/v1/namespace/three${SILENT_DATABASE}/table/list")
+        answer = http.post(path, json=body)
         seconds = time.monotonic() - began
-        print(f"{fault}, first call: {seconds:.2f} s")
+        print(f"{fault}, {kind}: {seconds:.2f} s")
         assert answer.status_code == 503
         assert "'three' does not respond" in answer.json()["error"]
         assert seconds < 4 + GENEROUS  # `readiness.timeout` until it is probed, and for the probe

@@ -1,6 +1,6 @@
 """The health of a server's catalogs: whether they respond, and what ends for those that do not.
 
-The breaker refuses calls to a catalog that does not respond, reads of it that are running end, and
+The breaker refuses calls to a catalog that does not respond, reads that wait for it end, and
 requests about several catalogs leave it out within a second.
 """
 
@@ -417,22 +417,25 @@ class _Watch:
 class RunningReads:
     """The requests that wait for reads of one catalog. Use in the thread of the event loop.
 
-    A change is not ended: its outcome would be unknown. Nor is a query, which may need the storage
-    alone.
+    A change is not ended: its outcome would be unknown. Nor is a query that reads the storage.
     """
 
     def __init__(self, error: Callable[[], Exception]) -> None:
         """Create it. Args: error: Returns the error of a read that is ended."""
         self._error = error
-        self._waiting: set[asyncio.Task[object]] = set()
+        self._waiting: dict[asyncio.Task[object], Callable[[], bool] | None] = {}
         self._ended: set[asyncio.Task[object]] = set()
 
     @contextmanager
-    def ending(self) -> Iterator[None]:
-        """Raise the error in this task, which waits for a read, when `end` is called."""
+    def ending(self, can_end: Callable[[], bool] | None = None) -> Iterator[None]:
+        """Raise the error in this task, which waits for a read, when `end` is called.
+
+        Args:
+            can_end: Returns whether the read still needs the catalog; None if it always does.
+        """
         task = asyncio.current_task()
         assert task is not None
-        self._waiting.add(task)
+        self._waiting[task] = can_end
         try:
             yield
         except asyncio.CancelledError:
@@ -442,11 +445,12 @@ class RunningReads:
                 raise  # it was cancelled for another reason as well
             raise self._error() from None
         finally:
-            self._waiting.discard(task)
+            del self._waiting[task]
             self._ended.discard(task)
 
     def end(self) -> None:
         """End the reads that are waited for. Their threads go on."""
-        for task in self._waiting - self._ended:
-            self._ended.add(task)
-            task.cancel()
+        for task, can_end in self._waiting.items():
+            if task not in self._ended and (can_end is None or can_end()):
+                self._ended.add(task)
+                task.cancel()

@@ -31,6 +31,7 @@ from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model, require_extensions
+from lance_bridge.table import ON_OPEN
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 
@@ -60,7 +61,14 @@ from ..operations import Answer, Call, Operation
 from ..queries.calling import Method, call_namespace
 from ..queries.pool import CallerQueries, QueryProcesses, Run
 from ..queries.process import Query
-from .breakers import CatalogHealth, CatalogState, ReadinessSettings, RunningReads, WatchedCatalog
+from .breakers import (
+    CatalogHealth,
+    CatalogState,
+    CatalogUnavailableError,
+    ReadinessSettings,
+    RunningReads,
+    WatchedCatalog,
+)
 from .callers import RootNamespaces
 from .limits import Limits, Slot
 from .threads import OperationThreads, SingleFlight, TimeLimit, Use
@@ -179,7 +187,7 @@ class Gateway:
         run = Run(seconds)
         work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
         catalog = self.catalog_of(fields.get("id"))
-        return await self.work(request, work, operation, seconds, catalog)
+        return await self.work(request, work, operation, seconds, catalog, query=run)
 
     def call_sync(
         self,
@@ -211,6 +219,8 @@ class Gateway:
         operation: Operation,
         seconds: float,
         catalog: CatalogState | None = None,
+        *,
+        query: Run | None = None,
     ) -> T:
         """Run work for a request in one of the threads for operations.
 
@@ -218,12 +228,13 @@ class Gateway:
             operation: The operation that it is part of.
             seconds: How long it may take.
             catalog: As for `run`.
+            query: As for `run`.
 
         Raises:
             ServiceUnavailableError: (17) it took longer, or no thread was free.
         """
         limit = TimeLimit(min(seconds, self.limits.operation_seconds))
-        return await self.run(request, work, operation, limit, catalog)
+        return await self.run(request, work, operation, limit, catalog, query=query)
 
     def catalog_of(self, id: Sequence[str] | None) -> CatalogState | None:
         """Return the catalog that an identifier begins with; None for the root of a federation."""
@@ -252,11 +263,14 @@ class Gateway:
         operation: Operation,
         limit: TimeLimit,
         catalog: CatalogState | None = None,
+        *,
+        query: Run | None = None,
     ) -> T:
         """Run work as `work` does, within a time that has begun.
 
         Args:
             catalog: The catalog that it calls, if it calls one.
+            query: Ends the work if it is a query.
 
         Raises:
             CatalogUnavailableError: (17) the catalog does not respond.
@@ -274,13 +288,18 @@ class Gateway:
             end = partial(self._end_requests, catalog)
             catalog.on_open = partial(loop.call_soon_threadsafe, end)
         slow = loop.call_later(catalog.timeout, catalog.suspect)
-        can_end = operation.is_read and not operation.is_query
+        needs_catalog = None
+        if query is not None and operation.is_query:
+            ON_OPEN.set(query.note_opened)  # for one that runs in this process
+            needs_catalog = query.needs_catalog
         try:
             use = Use(owner, catalog.name)
-            with reads.ending() if can_end else nullcontext():
+            with reads.ending(needs_catalog) if operation.is_read else nullcontext():
                 result = await self._operations.run(work, operation, limit, use, slot)
-        except ServiceUnavailableError:
+        except ServiceUnavailableError as error:
             catalog.suspect()
+            if query is not None and isinstance(error, CatalogUnavailableError):
+                query.cancel()
             raise
         finally:
             slow.cancel()

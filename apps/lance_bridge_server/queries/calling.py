@@ -26,6 +26,7 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge.dataset import Rows
 from lance_bridge.errors import has_wrong_value, invalid, unsupported
 from lance_bridge.requests import require_extensions
+from lance_bridge.table import ON_OPEN
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.identifiers import with_text
 
@@ -72,10 +73,13 @@ def call_namespace(
 def _call(
     namespace: LanceNamespace, operation: Operation, arguments: list[Any], method: Method | None
 ) -> Any:
+    has_rows = operation.body is Body.ROWS
+    if (operation.is_query or has_rows) and not _is_own(namespace, arguments[0].id):
+        ON_OPEN.get()()  # other libraries do not say when they read the storage
+        if has_rows:
+            arguments = [arguments[0], *map(_to_bytes, arguments[1:])]
     if method is not None:
         return method(namespace, *arguments)
-    if operation.body is Body.ROWS and not _streams_rows(namespace, arguments[0].id):
-        arguments = [arguments[0], *map(_to_bytes, arguments[1:])]
     own = directories.METHODS.get(operation.name)
     if own is not None and (found := directory_of(namespace, arguments[0].id or ())):
         return own(namespace, found, *arguments)
@@ -84,8 +88,8 @@ def _call(
     return getattr(namespace, operation.name)(*arguments)
 
 
-def _streams_rows(namespace: LanceNamespace, id: list[str] | None) -> bool:
-    """Return whether a catalog reads rows from a file; other libraries take bytes."""
+def _is_own(namespace: LanceNamespace, id: list[str] | None) -> bool:
+    """Return whether a catalog is of this project. Those of other libraries take rows as bytes."""
     catalog, path = namespace, tuple(id or ())
     while isinstance(catalog, FederatedNamespace) and path:
         catalog, path = catalog_of(catalog, path), path[1:]

@@ -94,6 +94,7 @@ class Run:
         self.seconds = seconds
         self._lock = threading.Lock()
         self._is_cancelled = False
+        self._is_opened = False
         self._process: _Process | None = None
 
     def cancel(self) -> None:
@@ -102,6 +103,14 @@ class Run:
             self._is_cancelled = True
             if self._process is not None:
                 self._process.end("cancelled")
+
+    def note_opened(self) -> None:
+        """Record that the catalog was read, and now the storage is."""
+        self._is_opened = True
+
+    def needs_catalog(self) -> bool:
+        """Return whether the query has not begun to read the storage."""
+        return not self._is_opened
 
     def watch(self, process: _Process | None) -> None:
         """Set the process that runs the query; None after its end."""
@@ -321,7 +330,7 @@ class _Process:
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
         owner: The principal of its query.
-        began_at: How much processor time it had taken before its query.
+        began_at: How much processor time it had taken before its query opened a table.
         is_slow: Whether it has the lowest priority, for good: only a privileged user may raise one.
         reason: Why it was ended.
         idle_since: Since when it has no query, on the same clock.
@@ -466,8 +475,16 @@ class _Exchange:
             elif kind is Kind.LOG:
                 record = pickle.loads(self.process.channel.receive_content(size))
                 logging.getLogger(record["name"]).handle(logging.makeLogRecord(record))
+            elif kind is Kind.OPENED:
+                self._note_opened()
             else:
                 return kind, size
+
+    def _note_opened(self) -> None:
+        if self.active.needs_catalog():  # else it opens a table once more
+            self.active.note_opened()
+            # A new process has taken time to start and to connect, which is not the query's.
+            self.process.began_at = self.process.cpu_seconds
 
     def _send_piece(self, size: int) -> None:
         try:

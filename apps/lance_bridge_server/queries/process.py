@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from lance_bridge.credentials import acting_for
 from lance_bridge.credentials.vendor import Caller
 from lance_bridge.dataset_versions import VersionChanges, record_version_changes
 from lance_bridge.errors import internal, invalid, is_panic
+from lance_bridge.table import ON_OPEN
 from lance_bridge_federated.children import close_namespace
 from lance_bridge_federated.identifiers import with_text
 
@@ -145,6 +147,7 @@ class _Worker:
                 self._run(pickle.loads(content))
 
     def _run(self, query: Query) -> None:
+        ON_OPEN.set(partial(self._channel.send_bytes, Kind.OPENED, b""))
         with record_version_changes() as changes:
             try:
                 with _processor_time(self._cpu_seconds):
@@ -329,6 +332,8 @@ class Kind(IntEnum):
     """An error. From the process, it is a `Failure`, and it waits for the next query."""
     LOG = 8
     """From the process: the fields of a log record."""
+    OPENED = 9
+    """From the process: the catalog was read, and now the storage is. It can come several times."""
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
+from lance_namespace.errors import PermissionDeniedError
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig, Seconds, is_visible_ascii, require_visible_ascii
+from lance_bridge.config import (
+    CallerIdentity,
+    CatalogConfig,
+    Seconds,
+    is_visible_ascii,
+    require_visible_ascii,
+)
 
 _REGION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _ROLE_ARN = re.compile(r"arn:[a-z0-9-]+:iam::[0-9]{12}:role/\S+")
 
 
+_SOURCE_IDENTITY = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
+
+
+def _caller(name: str, _groups: frozenset[str], _token: str | None) -> dict[str, str]:
+    if not _SOURCE_IDENTITY.fullmatch(name):
+        raise PermissionDeniedError(f"The catalog does not accept the user name '{name}'")
+    return {"assume_role_source_identity": name, "assume_role_session_name": name}
+
+
 class GlueConfig(CatalogConfig):
     """The properties of ``impl=glue``; see the descriptions of the fields."""
+
+    caller_identity: ClassVar = CallerIdentity(_caller, required="assume_role_arn")
 
     catalog_id: str | None = Field(
         default=None,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from lance_namespace.errors import PermissionDeniedError
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
+from lance_bridge.config import (
+    CallerIdentity,
+    CatalogConfig,
+    Seconds,
+    SecondsOrZero,
+    require_visible_ascii,
+)
 
 from .tokens import parse_token
 
@@ -17,8 +25,20 @@ TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 """The variable of the environment with which Hadoop's schedulers name the file of tokens."""
 
 
+_USER = re.compile(r"[^\s:,]+(?: [^\s:,]+)*")
+
+
+def _caller(name: str, groups: frozenset[str], _token: str | None) -> dict[str, str]:
+    if not _USER.fullmatch(name):
+        raise PermissionDeniedError(f"The catalog does not accept the user name '{name}'")
+    known = sorted(each for each in groups if _USER.fullmatch(each))
+    return {"ugi": f"{name}:{','.join(known)}" if known else name}
+
+
 class HiveConfig(CatalogConfig):
     """The properties of ``impl=hive``; see the descriptions of the fields."""
+
+    caller_identity: ClassVar = CallerIdentity(_caller, ("auth.mechanism", "http.token"))
 
     uri: str = Field(
         description="The address of the metastore: `thrift://host:9083`, or `http(s)://host:port/"

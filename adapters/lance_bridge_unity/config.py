@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
+from lance_namespace.errors import UnauthenticatedError
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.catalog import Capabilities
-from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
+from lance_bridge.config import (
+    CallerIdentity,
+    CatalogConfig,
+    Seconds,
+    SecondsOrZero,
+    require_visible_ascii,
+)
 from lance_bridge.storage_options import authentication
 
 from .mapping import capabilities
@@ -35,8 +42,18 @@ def _check_address(url: str) -> None:
         raise ValueError("must not have the port 0")
 
 
+def _caller(_name: str, _groups: frozenset[str], token: str | None) -> dict[str, str]:
+    if token is None:
+        raise UnauthenticatedError(
+            "This catalog takes the caller's own token: authenticate with a bearer token"
+        )
+    return {"token": token}
+
+
 class UnityConfig(CatalogConfig):
     """The properties of ``impl=unity``; see the descriptions of the fields."""
+
+    caller_identity: ClassVar = CallerIdentity(_caller, ("auth_token", "client_id", "profile"))
 
     host: str | None = Field(
         default=None,

@@ -19,10 +19,10 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -206,12 +206,32 @@ def public_vendor_options() -> frozenset[str]:
     return frozenset(public)
 
 
+@dataclass(frozen=True)
+class CallerIdentity:
+    """The properties with which a server's namespace acts as the principal of a request."""
+
+    properties: Callable[[str, frozenset[str], str | None], Mapping[str, str]]
+    """Returns them for the principal's name, groups and bearer token.
+
+    Raises:
+        PermissionDeniedError: (15) the catalog cannot have such a name.
+        UnauthenticatedError: (16) it needs the token, which is None.
+    """
+    conflicts: tuple[str, ...] = ()
+    """Properties that name another caller."""
+    required: str | None = None
+    """A property without which the catalog cannot act as another."""
+
+
 class CatalogConfig(BaseModel):
     """The properties of every catalog; an adapter adds its own fields in a subclass."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
     )
+
+    caller_identity: ClassVar[CallerIdentity | None] = None
+    """How the catalog sees who calls a server; None if it cannot."""
 
     root: str | None = Field(
         default=None,

@@ -477,7 +477,7 @@ def test_glue_has_a_session_of_each_caller() -> None:
     [
         (
             {"impl": "dir", "root": "/tmp"},
-            "does not support caller identity; only glue, hive, unity do",
+            "does not support caller identity",
         ),
         ({"impl": "glue", "region": "eu-1"}, "needs 'assume_role_arn'"),
         (

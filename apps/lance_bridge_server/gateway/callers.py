@@ -6,16 +6,15 @@ another caller: a request gets the object of its principal, by name, groups and 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
 
+from lance_bridge.config import CallerIdentity
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_federated import FederatedNamespace
@@ -25,55 +24,6 @@ from ..access.authentication import ANONYMOUS, Principal
 
 Connect = Callable[[Mapping[str, str]], LanceNamespace]
 """Connects to a catalog with further properties."""
-
-_USER = re.compile(r"[^\s:,]+(?: [^\s:,]+)*")
-_SOURCE_IDENTITY = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class _Method:
-    """The properties with which one implementation gets the caller's identity."""
-
-    properties: Callable[[Principal], dict[str, str]]
-    """Raises what `CallerNamespaces.of` does."""
-    conflicts: tuple[str, ...]
-    """Properties that name another caller."""
-    required: str | None = None
-
-
-def _hive_user(principal: Principal) -> dict[str, str]:
-    if not _USER.fullmatch(principal.name):
-        raise _name_not_accepted(principal)
-    groups = sorted(each for each in principal.groups if _USER.fullmatch(each))
-    return {"ugi": f"{principal.name}:{','.join(groups)}" if groups else principal.name}
-
-
-def _unity_token(principal: Principal) -> dict[str, str]:
-    if principal.token is None:
-        raise UnauthenticatedError(
-            "This catalog takes the caller's own token: authenticate with a bearer token"
-        )
-    return {"token": principal.token}
-
-
-def _glue_session(principal: Principal) -> dict[str, str]:
-    if not _SOURCE_IDENTITY.fullmatch(principal.name):
-        raise _name_not_accepted(principal)
-    return {
-        "assume_role_source_identity": principal.name,
-        "assume_role_session_name": principal.name,
-    }
-
-
-def _name_not_accepted(principal: Principal) -> PermissionDeniedError:
-    return PermissionDeniedError(f"The catalog does not accept the user name '{principal.name}'")
-
-
-_METHODS = {
-    "hive": _Method(_hive_user, ("auth.mechanism", "http.token")),
-    "unity": _Method(_unity_token, ("auth_token", "client_id", "profile")),
-    "glue": _Method(_glue_session, (), "assume_role_arn"),
-}
 
 
 class CallerNamespaces:
@@ -89,7 +39,7 @@ class CallerNamespaces:
         Raises:
             InvalidInputError: (13) the catalog or its properties do not support it.
         """
-        self._method = _find_method(name, own)
+        self._identity = _identity_of(name, own)
         self._connect = connect
         self._most = most
         self._lock = threading.Lock()
@@ -118,7 +68,8 @@ class CallerNamespaces:
         """Return the properties that connect as a caller. Raises what `of` does."""
         if principal.method == ANONYMOUS.method:
             raise UnauthenticatedError("This catalog requires an authenticated caller")
-        return self._method.properties(principal)
+        given = self._identity.properties(principal.name, principal.groups, principal.token)
+        return dict(given)
 
     def close(self) -> None:
         """Close all objects."""
@@ -129,25 +80,21 @@ class CallerNamespaces:
             close_namespace(each)
 
 
-def _find_method(name: str, own: LanceNamespace) -> _Method:
-    is_ours = isinstance(own, LanceBridgeNamespace)
-    method = _METHODS.get(own.impl) if is_ours else None  # type: ignore[attr-defined]
-    if method is None:
-        known = ", ".join(sorted(_METHODS))
-        raise invalid(
-            f"caller_identity: catalog '{name}' does not support caller identity; only {known} do"
-        )
-    config = own.connection.config  # type: ignore[attr-defined]
+def _identity_of(name: str, own: LanceNamespace) -> CallerIdentity:
+    config = own.connection.config if isinstance(own, LanceBridgeNamespace) else None
+    identity = config.caller_identity if config is not None else None
+    if identity is None:
+        raise invalid(f"caller_identity: catalog '{name}' does not support caller identity")
     values = {
         field.alias or each: getattr(config, each)
         for each, field in type(config).model_fields.items()
     }
-    for key in method.conflicts:
+    for key in identity.conflicts:
         if values[key] not in (None, "none"):
             raise invalid(f"caller_identity: catalog '{name}' already sets its user with '{key}'")
-    if method.required is not None and values[method.required] is None:
-        raise invalid(f"caller_identity: catalog '{name}' needs '{method.required}'")
-    return method
+    if identity.required is not None and values[identity.required] is None:
+        raise invalid(f"caller_identity: catalog '{name}' needs '{identity.required}'")
+    return identity
 
 
 class RootNamespaces:

@@ -24,6 +24,7 @@ from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge.registry import connect, connect_configured, find
 
 from .identifiers import check_catalog_name, with_text
+from .probes import ProbedCatalog
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Child:
         self, name: str, source: LanceNamespace | Connect, identity: str | None = None
     ) -> None:
         self.name = name
-        self.gate: Gate | None = None
+        self.gate: Gate = ProbedCatalog(name, self._connected)
         """Consulted before each use."""
         self.restart_in_child()
         restart_in_children(self)
@@ -83,8 +84,10 @@ class Child:
 
     def namespace(self) -> LanceNamespace:
         """Return the namespace. Raises the errors of creating it, and of `gate`."""
-        if self.gate is not None:
-            self.gate.check()
+        self.gate.check()
+        return self._connected()
+
+    def _connected(self) -> LanceNamespace:
         if self._namespace is None:
             with self._lock:
                 if self._namespace is None:
@@ -96,11 +99,7 @@ class Child:
 
         Raises the errors of `namespace`, those of the function, and those of `gate`.
         """
-
-        def run() -> T:
-            return function(self.namespace())
-
-        return run() if self.gate is None else self.gate.run(run)
+        return self.gate.run(lambda: function(self.namespace()))
 
     def _create(self) -> LanceNamespace:
         assert not isinstance(self._source, LanceNamespace)

@@ -120,12 +120,12 @@ class FederatedNamespace(LanceNamespace):
         return list(self._children.values())
 
     def guard(self, gates: Mapping[str, Gate]) -> None:
-        """Set what is consulted before each use of a catalog, by its name.
+        """Set what is consulted before each use of a catalog, by its name, in place of probes.
 
         Pickling and copying leave it out.
         """
-        for name, child in self._children.items():
-            child.gate = gates.get(name)
+        for child in self.children:
+            child.gate = gates.get(child.name, child.gate)
 
     def child(self, catalog: str) -> LanceNamespace:
         """Return a catalog's own namespace, which takes identifiers without the catalog's name.

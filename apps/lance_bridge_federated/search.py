@@ -22,6 +22,7 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import JsonArrowField
 
+from .children import Gate
 from .identifiers import describe, errors_of
 from .listing import Path, all_paths
 from .namespace import FederatedNamespace
@@ -65,6 +66,8 @@ class Search:
     catalogs: Mapping[str, Callable[[], LanceNamespace]]
     word: str
     scopes: frozenset[Scope] = frozenset(Scope)
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    """What ends the search of a catalog that does not respond."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Catalogs that could not be searched, or not completely, and why."""
     unread: dict[tuple[str, Path], str] = field(default_factory=dict)
@@ -79,26 +82,42 @@ class Search:
         """
         if isinstance(namespace, FederatedNamespace):
             catalogs = {each: partial(namespace.child, each) for each in namespace.catalogs}
-            return cls(catalogs, word, frozenset(scopes))
+            gates = {each.name: each.gate for each in namespace.children}
+            return cls(catalogs, word, frozenset(scopes), gates)
         return cls({name: lambda: namespace}, word, frozenset(scopes))
 
     def __iter__(self) -> Iterator[Match]:
         for name, connect in self.catalogs.items():
             try:
                 with errors_of(name, "search", [[]]):
-                    yield from self._matches_in(name, connect())
+                    chunks = self._chunks(name, connect)
+                    take = partial(next, chunks, None)
+                    gate = self.gates.get(name)
+                    while (found := gate.run(take) if gate else take()) is not None:
+                        yield from found
             except LanceNamespaceError as error:
                 self.unavailable[name] = describe(error)
 
-    def _matches_in(self, catalog: str, namespace: LanceNamespace) -> Iterator[Match]:
-        paths, word = all_paths(namespace), self.word.casefold()
+    def _chunks(self, catalog: str, connect: Callable[[], LanceNamespace]) -> Iterator[list[Match]]:
+        """Yield the matches of some tables of a catalog, then those of the next ones."""
+        namespace = connect()
+        paths = all_paths(namespace)
         with ThreadPoolExecutor(_THREADS) as threads:
             while chunk := list(islice(paths, _CHUNK)):
                 found = threads.map(partial(self._details, catalog, namespace), chunk)
-                for path, details in zip(chunk, found, strict=True):
-                    for scope, text in [(Scope.NAME, ".".join(path)), *details]:
-                        if scope in self.scopes and word in text.casefold():
-                            yield Match(catalog, path, scope, text)
+                yield [
+                    match
+                    for path, details in zip(chunk, found, strict=True)
+                    for match in self._matches(catalog, path, details)
+                ]
+
+    def _matches(
+        self, catalog: str, path: Path, details: Iterable[tuple[Scope, str]]
+    ) -> Iterator[Match]:
+        word = self.word.casefold()
+        for scope, text in [(Scope.NAME, ".".join(path)), *details]:
+            if scope in self.scopes and word in text.casefold():
+                yield Match(catalog, path, scope, text)
 
     def _details(
         self, catalog: str, namespace: LanceNamespace, path: Path

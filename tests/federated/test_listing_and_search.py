@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +356,67 @@ def test_matches_come_while_the_search_goes_on() -> None:
     assert second.asked == 0
     assert list(search) == []
     assert second.asked == 1
+
+
+class Hanging(Broken):
+    """Answers listings of tables, and others, only when it is allowed to."""
+
+    def __init__(self, *operations: str) -> None:
+        super().__init__(None)
+        self.operations = operations
+        self.answers = threading.Event()
+
+    def answer(self, operation: str, request: Any, *rows: Any) -> Any:
+        if operation in self.operations:
+            assert self.answers.wait(120)
+        super().answer(operation, request, *rows)
+        if operation == "list_namespaces":
+            return api.ListNamespacesResponse(namespaces=[])
+        return api.ListTablesResponse(tables=[])
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    made = Hanging("list_all_tables", "list_tables", "list_namespaces")
+    yield made
+    made.answers.set()
+
+
+def test_a_catalog_that_hangs_is_named_and_the_rest_is_listed(
+    hanging: Hanging, files: api.LanceNamespace
+) -> None:
+    both = FederatedNamespace({"dead": hanging, "files": files})
+    began = time.monotonic()
+    answer = both.list_all_tables(api.ListTablesRequest())
+    assert time.monotonic() - began < 20
+    assert answer.tables == ALL[:5]
+    assert answer.context is not None
+    assert "'dead' does not respond: it did not respond" in answer.context["unavailable.dead"]
+
+
+def test_a_catalog_that_hangs_is_named_and_the_rest_is_searched(
+    hanging: Hanging, files: api.LanceNamespace
+) -> None:
+    search = Search.of(
+        FederatedNamespace({"dead": hanging, "files": files}), "all", "top", [Scope.NAME]
+    )
+    began = time.monotonic()
+    assert found(search) == [("files.top", "name", "top")]
+    assert time.monotonic() - began < 20
+    assert "'dead' does not respond" in search.unavailable["dead"]
+
+
+def test_a_catalog_that_takes_long_and_responds_to_probes_is_waited_for(
+    files: api.LanceNamespace,
+) -> None:
+    slow = Hanging("list_all_tables")
+    both = FederatedNamespace({"files": files, "slow": slow})
+    timer = threading.Timer(4.0, slow.answers.set)  # twice as long as a probe may take
+    timer.start()
+    answer = both.list_all_tables(api.ListTablesRequest())
+    assert answer.context is None
+    assert timer.finished.is_set()
+    assert slow.asked > 1
 
 
 class FirstOnly(api.LanceNamespace):

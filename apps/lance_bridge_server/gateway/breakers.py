@@ -13,26 +13,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from concurrent import futures
-from contextlib import contextmanager, nullcontext, suppress
-from contextvars import copy_context
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-import lance_namespace as api
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
+from lance_namespace.errors import ErrorCode, ServiceUnavailableError
 from pydantic import ConfigDict
 
-from lance_bridge.attempts import one_attempt
 from lance_bridge.config import Seconds
-from lance_bridge.errors import internal
+from lance_bridge_federated.probes import (
+    PAUSE_SECONDS,
+    STEP_SECONDS,
+    TIMEOUT_SECONDS,
+    USUAL_SECONDS,
+    call_while,
+    probe,
+)
 
 from ..errors import public_text
-from .threads import fulfil
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,6 @@ OK = "OK"
 _NO_ANSWER = "NO_ANSWER"
 _DOWN = (_NO_ANSWER, ErrorCode.SERVICE_UNAVAILABLE.name)
 """States of a catalog to which no call is made."""
-_PROBE_SECONDS = 0.5
 _LONG_SECONDS = 10.0
 """How long a probe waits for the reply of a catalog that is down: one that hangs would be kept from
 recovering by the connections of many short ones."""
@@ -48,9 +49,6 @@ _PROBES = 3
 """From how many probes it is known how long one takes."""
 _PATIENCE_SECONDS = 0.5
 """How long requests about several catalogs wait for a probe of one that has responded before."""
-_STEP_SECONDS = 0.05
-_ANSWERING = (ErrorCode.PERMISSION_DENIED, ErrorCode.UNSUPPORTED)
-"""Codes of a catalog that responds, but refuses the request."""
 
 
 @dataclass(frozen=True)
@@ -62,33 +60,10 @@ class ReadinessSettings:
     all_catalogs: bool = False
     """Whether a server is ready only if all catalogs respond. By default one is enough: a server
     that is not ready gets no requests, which makes the other catalogs unreachable too."""
-    timeout: Seconds = 2.0
+    timeout: Seconds = TIMEOUT_SECONDS
     """How many seconds a catalog may take to respond."""
     keep: Seconds = 5.0
     """How many seconds a result is cached."""
-
-
-def probe(
-    namespace: LanceNamespace, seconds: float | None = None, connect_seconds: float | None = None
-) -> LanceNamespaceError | None:
-    """Request one namespace from a catalog. Return why it does not respond, or None.
-
-    A catalog that denies the request or does not support it counts as responding.
-
-    Args:
-        seconds: How long the only attempt may take; None to attempt it as other calls.
-        connect_seconds: How long it may take to connect; by default half of that.
-    """
-    try:
-        with nullcontext() if seconds is None else one_attempt(seconds, connect_seconds):
-            namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
-    except LanceNamespaceError as error:
-        return None if error.code in _ANSWERING else error
-    except BaseException as error:  # noqa: BLE001 - other libraries' namespaces raise anything
-        found = internal("list_namespaces", error)
-        found.__cause__ = error
-        return found
-    return None
 
 
 class CatalogHealth:
@@ -122,7 +97,7 @@ class CatalogHealth:
 
     def _read_now(self) -> None:
         asked = [each for each in self.catalogs.values() if not each.is_open]
-        deadline = time.monotonic() + _PATIENCE_SECONDS + _STEP_SECONDS
+        deadline = time.monotonic() + _PATIENCE_SECONDS + STEP_SECONDS
         for each in asked:
             each.start()
         for each in asked:
@@ -240,7 +215,7 @@ class CatalogState:
         thread = self._thread
         assert thread is not None
         while thread.is_alive() and not self.is_silent and time.monotonic() < deadline:
-            thread.join(_STEP_SECONDS)
+            thread.join(STEP_SECONDS)
         if not thread.is_alive():
             self.wait(deadline)
         if self.is_silent or self.state in _DOWN:
@@ -275,7 +250,7 @@ class CatalogState:
             if self.on_open is not None:
                 with suppress(RuntimeError):  # the server has stopped
                     self.on_open()
-            self._closed.wait(max(0.0, began + _PROBE_SECONDS - time.monotonic()))
+            self._closed.wait(max(0.0, began + PAUSE_SECONDS - time.monotonic()))
 
     def start(self) -> None:
         """Probe the catalog, unless an earlier probe is still running."""
@@ -307,7 +282,7 @@ class CatalogState:
     def _ask(self) -> None:
         began = time.monotonic()
         seconds = max(self.timeout, _LONG_SECONDS) if self.is_open else self.timeout
-        error = probe(self._namespace, seconds, self.timeout / 2)
+        error = probe(lambda: self._namespace, seconds, self.timeout / 2)
         state = OK if error is None else ErrorCode(error.code).name
         if error is not None and state != self._found:
             # Only internal errors need a traceback.
@@ -328,11 +303,6 @@ class CatalogState:
 
 
 T = TypeVar("T")
-
-_USUAL_SECONDS = 0.2
-"""Calls that take longer have the catalogs probed."""
-_PAUSE_SECONDS = 0.5
-"""The least time between two probes for one call."""
 
 
 @dataclass(frozen=True)
@@ -361,15 +331,8 @@ class WatchedCatalog:
         Raises what the call does, and what `check` does. The call then goes on in its thread.
         """
         self.check()
-        result: futures.Future[T] = futures.Future()
-        run = copy_context().run
-        threading.Thread(target=run, args=(fulfil, result, call), daemon=True).start()
-        watch, seconds = _Watch(self), _USUAL_SECONDS
-        while not futures.wait({result}, seconds).done:
-            watch.require_answer()
-            seconds = _STEP_SECONDS
         try:
-            found = result.result()
+            found = call_while(_Watch(self).require_answer, call)
         except ServiceUnavailableError:
             self.state.suspect()
             raise
@@ -383,11 +346,11 @@ class WatchedCatalog:
         """
         self.check()
         task = asyncio.ensure_future(work())
-        watch, seconds = _Watch(self), _USUAL_SECONDS
+        watch, seconds = _Watch(self), USUAL_SECONDS
         try:
             while not (await asyncio.wait({task}, timeout=seconds))[0]:
                 watch.require_answer()
-                seconds = _STEP_SECONDS
+                seconds = STEP_SECONDS
         finally:
             task.cancel()
         return task.result()
@@ -404,7 +367,7 @@ class _Watch:
         """Check that the catalog responds. Raises what `WatchedCatalog.check` does."""
         now = time.monotonic()
         if now >= self._next_probe:
-            self._next_probe = now + _PAUSE_SECONDS
+            self._next_probe = now + PAUSE_SECONDS
             for each in self._catalog.all:
                 each.suspect()
         if self._catalog.state.is_silent:

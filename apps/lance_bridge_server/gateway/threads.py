@@ -18,6 +18,7 @@ import anyio.to_thread
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.errors import invalid
+from lance_bridge_federated.probes import fulfil
 
 from ..errors import unfinished_error
 from ..operations import Operation
@@ -70,14 +71,6 @@ class Use:
 
 
 _NOBODY = Use()
-
-
-def fulfil(result: Future[T], call: Callable[[], T]) -> None:
-    """Make a call, and set its result or its error, which the threads that wait for it raise."""
-    try:
-        result.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - the waiting threads raise it
-        result.set_exception(error)
 
 
 def catalog_share(count: int) -> int:

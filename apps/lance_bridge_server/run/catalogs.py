@@ -21,11 +21,11 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect_configured, find, is_implementation
 from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_federated.probes import probe
 
 from ..access.authentication import Principal
 from ..access.oidc import OidcTokens
 from ..config import OidcSettings, ServerSettings
-from ..gateway.breakers import probe
 from ..gateway.callers import CallerNamespaces, RootNamespaces
 from ..gateway.threads import catalog_share
 from ..redaction import (
@@ -240,7 +240,7 @@ def check(
 
 
 def _require_answer(namespace: LanceNamespace) -> None:
-    error = probe(namespace)
+    error = probe(lambda: namespace)
     if error is not None:
         raise error
 

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +164,26 @@ def test_ctrl_c_has_an_exit_code_of_its_own(
 
     monkeypatch.setattr(pytest, "main", run)
     assert command.main(in_directory(tmp_path)) == 130
+
+
+def test_a_signal_that_a_case_catches_ends_the_run_after_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session = SimpleNamespace(shouldstop=False)
+
+    def run(_arguments: object, plugins: Iterable[Any]) -> int:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        for each in plugins:
+            end = getattr(each, "pytest_runtest_teardown", None)
+            if end is not None:
+                end(SimpleNamespace(session=session))
+        return int(pytest.ExitCode.TESTS_FAILED)
+
+    monkeypatch.setattr(pytest, "main", run)
+    assert command.main(in_directory(tmp_path)) == 130
+    assert session.shouldstop
 
 
 @pytest.mark.parametrize(

@@ -367,7 +367,9 @@ def _run(given: argparse.Namespace, program: str, interrupts: list[int]) -> int:
         for check in (check_levels, check_data_root, check_catalog, check_table):
             check(target)
         _announce(target)
-        code = int(pytest.main(_pytest_arguments(given), [_plugin_for(target), results]))
+        code = int(
+            pytest.main(_pytest_arguments(given), [_plugin_for(target, interrupts), results])
+        )
     if interrupts:
         return INTERRUPTED
     if code in _MISUSES:
@@ -415,8 +417,12 @@ def _announce(target: Target) -> None:
     print(f"tables in them, and files under {target.data_root} with that name.", flush=True)
 
 
-def _plugin_for(target: Target) -> ModuleType:
-    """Return a pytest plugin with the target as a fixture, and with groups as names for ``-k``."""
+def _plugin_for(target: Target, interrupts: list[int]) -> ModuleType:
+    """Return a pytest plugin with the target as a fixture, and with groups as names for ``-k``.
+
+    Args:
+        interrupts: The signals of `_catch_interrupts`.
+    """
 
     @pytest.fixture(scope="session", name="target")
     def configured_target() -> Target:
@@ -426,11 +432,17 @@ def _plugin_for(target: Target) -> ModuleType:
         if isinstance(item, pytest.Function):
             item.extra_keyword_matches.update(groups_of(item.function))
 
+    def pytest_runtest_teardown(item: pytest.Item) -> None:
+        # An interrupt in a function that Lance calls is an error of Lance to the case.
+        if interrupts:
+            item.session.shouldstop = "it was interrupted"
+
     plugin = ModuleType("lance_bridge_testing_target")
     vars(plugin).update(
         target=configured_target,
         pytest_configure=rewrite_asserts,
         pytest_itemcollected=pytest_itemcollected,
+        pytest_runtest_teardown=pytest_runtest_teardown,
     )
     return plugin
 

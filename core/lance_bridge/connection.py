@@ -29,10 +29,10 @@ from .errors import display, invalid, unsupported
 from .forks import restart_in_children
 from .records import (
     ENTRY_ID,
+    FLAGS,
     FOREIGN_COMMITS,
-    PUBLISH_COLUMNS,
     ForeignCommits,
-    parse_publish_columns,
+    parse_flag,
 )
 from .requests import parse_table_namespace
 from .secrets import SecretRenewal
@@ -97,14 +97,15 @@ class Connection:
 
         Raises:
             UnsupportedOperationError: (0) the catalog should hold them, and cannot.
-            InvalidInputError: (13) `FOREIGN_COMMITS` or `PUBLISH_COLUMNS` has an unknown value.
+            InvalidInputError: (13) `FOREIGN_COMMITS` or one of `FLAGS` has an unknown value.
         """
         if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
             self.require_manageable(f"Tables of namespace '{display(path)}'")
         if FOREIGN_COMMITS in properties:
             ForeignCommits.parse(properties[FOREIGN_COMMITS])
-        if PUBLISH_COLUMNS in properties:
-            parse_publish_columns(properties[PUBLISH_COLUMNS])
+        for key in FLAGS:
+            if key in properties:
+                parse_flag(key, properties[key])
 
     @cached_property
     def credentials(self) -> VendedCredentials:

@@ -44,6 +44,9 @@ rows and size into the entry."""
 PUBLISHED = RESERVED_PREFIX + "published"
 """The version whose columns an entry has, if any."""
 
+PROTECTED = "protected"
+"""Property of a table, or of a namespace for what is in it: whether it cannot be removed."""
+
 FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
 
@@ -238,6 +241,8 @@ def select_tables(
 # -- properties ------------------------------------------------------------------------------------
 
 _MANAGERS = {STORAGE: STORAGE, "catalog": STORAGE, IMPLEMENTATION: IMPLEMENTATION}
+FLAGS = (PUBLISH_COLUMNS, PROTECTED)
+"""Properties of tables and namespaces that are true or false."""
 _FORMAT_PROPERTIES = {TABLE_TYPE: (LANCE,), MANAGED_BY: tuple(_MANAGERS)}
 
 _OWN_KEYS = {
@@ -271,8 +276,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the caller's properties of a table, without format properties that equal ours.
 
     Raises:
-        InvalidInputError: (13) an empty or reserved key, or a format property, `FOREIGN_COMMITS` or
-            `PUBLISH_COLUMNS` with another value.
+        InvalidInputError: (13) an empty or reserved key, or a format property, `FOREIGN_COMMITS`,
+            `PUBLISH_COLUMNS` or `PROTECTED` with another value.
     """
     kept = {}
     for key, value in (properties or {}).items():
@@ -284,17 +289,17 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
                 raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")
         elif key.lower() == FOREIGN_COMMITS:
             kept[FOREIGN_COMMITS] = ForeignCommits.parse(value).value
-        elif key.lower() == PUBLISH_COLUMNS:
-            kept[PUBLISH_COLUMNS] = parse_publish_columns(value)
+        elif key.lower() in FLAGS:
+            kept[key.lower()] = parse_flag(key.lower(), value)
         else:
             kept[key] = value
     return kept
 
 
-def parse_publish_columns(value: str) -> str:
-    """Return a value of `PUBLISH_COLUMNS` in lower case. Raises InvalidInput (13)."""
+def parse_flag(key: str, value: str) -> str:
+    """Return the value of one of `FLAGS` in lower case. Raises InvalidInput (13)."""
     if value.lower() not in ("true", "false"):
-        raise invalid(f"Property '{PUBLISH_COLUMNS}' must be true or false, not {value[:60]!r}")
+        raise invalid(f"Property '{key}' must be true or false, not {value[:60]!r}")
     return value.lower()
 
 
@@ -306,9 +311,7 @@ def pop_force(properties: Mapping[str, str] | None) -> tuple[dict[str, str] | No
     """
     given = None if properties is None else dict(properties)
     value = (given or {}).pop(FORCE, "false")
-    if str(value).lower() not in ("true", "false"):
-        raise invalid(f"Property '{FORCE}' must be true or false, not {str(value)[:60]!r}")
-    return given, str(value).lower() == "true"
+    return given, parse_flag(FORCE, str(value)) == "true"
 
 
 def manager_in(properties: Mapping[str, str] | None) -> str | None:
@@ -335,11 +338,11 @@ def properties_of_new_table(properties: Mapping[str, str]) -> dict[str, str]:
 def replace_visible(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
     """Return an entry's properties with the visible ones replaced, and the rest kept.
 
-    `FOREIGN_COMMITS` and `PUBLISH_COLUMNS` are kept, too, unless they are replaced: redefining a
-    table neither unprotects its versions nor hides its columns.
+    `FOREIGN_COMMITS` and `FLAGS` are kept, too, unless they are replaced: redefining a table
+    neither removes its protection nor hides its columns.
     """
     kept = {k: v for k, v in old.items() if k in _FORMAT_PROPERTIES or is_reserved(k)}
-    policy = {k: v for k, v in old.items() if k in (FOREIGN_COMMITS, PUBLISH_COLUMNS)}
+    policy = {k: v for k, v in old.items() if k in (FOREIGN_COMMITS, *FLAGS)}
     return {**policy, **properties, **kept}
 
 

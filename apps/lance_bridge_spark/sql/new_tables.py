@@ -265,6 +265,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
             raise
         return _stage_answer(_new_stage(tables, definition))
     _require_replaceable(table, definition)
+    tables.require_unprotected(table, "replaced")
     version = int(table.open(write=True).version)
     return _stage_answer(_stage(definition, table.location, replaces=version))
 

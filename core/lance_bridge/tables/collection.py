@@ -24,6 +24,7 @@ from ..requests import parse_table
 from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..table import Table
 from . import creation, dropping, rename
+from .protection import Protection
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -235,9 +236,11 @@ class Tables:
             TableNotFoundError: (4)
             NamespaceNotFoundError: (1)
             InvalidInputError: (13) the entry is not a Lance table.
+            InvalidTableStateError: (19) it is protected.
         """
         entry = self.load_entry(path)
         entry.require_lance()
+        self.require_unprotected(entry, "deregistered")
         with conversion.finished_for_removal(entry) as finished:
             finished.remove()
         return finished
@@ -305,12 +308,21 @@ class Tables:
             conversion.make_second(each, managed)
         return managed
 
+    def require_unprotected(self, table: TableEntry, change: str) -> None:
+        """Check that a table may be removed or replaced; see `Protection.require_table`.
+
+        Raises:
+            InvalidTableStateError: (19) it is protected, or its namespace is.
+        """
+        Protection(self.connection).require_table(table.record, change)
+
     def require_droppable(self, table: TableEntry) -> None:
         """Check that `drop_with_data` would delete no file of another entry.
 
         Raises:
-            InvalidTableStateError: (19) as `dropping.require_droppable`.
+            InvalidTableStateError: (19) as `dropping.require_droppable`, or it is protected.
         """
+        self.require_unprotected(table, "dropped")
         dropping.require_droppable(table, dropping.LocationIndex(self.connection, [table.record]))
 
     def require_unshared(

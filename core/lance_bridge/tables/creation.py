@@ -44,12 +44,13 @@ from ..records import (
     Published,
     check_properties,
     manager_in,
-    parse_publish_columns,
+    parse_flag,
     pop_force,
     properties_of_new_table,
 )
 from ..storage import TableStorage
 from ..table import Table, has_columns
+from .protection import Protection
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def with_publishing(namespace: LazyNamespace, properties: Mapping[str, str]) -> 
     if value is None:
         return dict(properties)
     try:
-        return {**properties, PUBLISH_COLUMNS: parse_publish_columns(value)}
+        return {**properties, PUBLISH_COLUMNS: parse_flag(PUBLISH_COLUMNS, value)}
     except InvalidInputError as error:
         raise invalid(f"Namespace '{display(namespace.path)}': {error}") from error
 
@@ -304,6 +305,7 @@ def register(
         return table
     if not overwrite:
         raise table_already_exists(path)
+    Protection(connection).require_table(table.record, "overwritten")
     if is_managed:
         moved = table.with_record(replace(table.record, location=checked_location))
         moved.latest_in_storage()

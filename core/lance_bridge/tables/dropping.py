@@ -30,6 +30,7 @@ from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_files import MARK_FILE, LocationFiles
 from ..storage.store import TableFiles
 from .creation import is_taken
+from .protection import Protection
 
 # -- locations that overlap ------------------------------------------------------------------------
 
@@ -299,10 +300,13 @@ def drop(table: TableEntry) -> None:
 
     Raises:
         InvalidTableStateError: (19) another entry shares the location, Lance cannot delete there,
-            or the table or its namespace is a link; nothing is changed.
+            the table is protected, or it or its namespace is a link; nothing is changed.
     """
-    namespace = table.path[:-1]
-    link_to = table.connection.catalog.load_namespace(namespace).link_to
+    namespace = table.connection.catalog.load_namespace(table.path[:-1])
+    protection = Protection(table.connection)
+    protection.note(namespace)
+    protection.require_table(table.record, "dropped")
+    link_to = namespace.link_to
     if link_to:
         raise InvalidTableStateError(
             f"Table '{table.name}' is in a link to {link_to}, and its data is not deleted through "

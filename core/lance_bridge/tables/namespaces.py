@@ -30,6 +30,7 @@ from ..records import ENTRY_ID, check_property, is_reserved
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .dropping import LocationIndex
+from .protection import Protection
 
 _NAMED = 5
 _REPORTED = 100
@@ -46,6 +47,7 @@ def create(
     Raises:
         NamespaceAlreadyExistsError: (2) it exists and the mode is Create.
         NamespaceNotEmptyError: (3) it is not empty and the mode is Overwrite.
+        InvalidTableStateError: (19) it is protected and the mode is Overwrite.
         NamespaceNotFoundError: (1) its parent does not exist.
         InvalidInputError: (13) the root, or properties that the catalog refuses.
         UnsupportedOperationError: (0) the catalog cannot create namespaces of this level, or cannot
@@ -82,6 +84,7 @@ def _handle_existing(
     if mode is CreateMode.OVERWRITE:
         # Replacing its properties never leaves a moment without the namespace, nor loses a table.
         _refuse_content(connection, record.path)
+        Protection(connection).require_namespace(record.path, "overwritten")
         retry_after_readback(
             lambda: connection.catalog.alter_namespace(record),
             lambda: _was_altered(connection, record),
@@ -145,8 +148,8 @@ def drop(
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
         NamespaceNotEmptyError: (3) anything is inside, or with Cascade anything but Lance tables.
-        InvalidTableStateError: (19) Cascade, and a table shares its location with another, or an
-            entry cannot be read.
+        InvalidTableStateError: (19) it is protected; or Cascade, and a table or a namespace inside
+            is protected, a table shares its location with another, or an entry cannot be read.
         InvalidInputError: (13) the root, or Cascade on a link.
         UnsupportedOperationError: (0) the catalog cannot drop namespaces of this level.
     """
@@ -164,12 +167,15 @@ def drop(
 
 def _drop(connection: Connection, path: Path, behavior: DropBehavior) -> dict[str, str]:
     record = connection.catalog.load_namespace(path)
+    protection = Protection(connection)
+    protection.note(record)
+    protection.require_namespace(path, "dropped")
     if behavior is DropBehavior.CASCADE:
         if record.link_to:
             raise invalid(
                 f"Namespace '{display(path)}' is a link to {record.link_to}: drop the tables there"
             )
-        _cascade(connection, record)
+        _cascade(connection, record, protection)
     else:
         _drop_if_empty(connection, record)
     return _visible(record.properties)
@@ -204,9 +210,13 @@ def _refuse_content(connection: Connection, path: Path) -> None:
         raise namespace_not_empty(path, f"It contains {content} {first_names(inside, _NAMED)}")
 
 
-def _cascade(connection: Connection, record: NamespaceRecord) -> None:
+def _cascade(connection: Connection, record: NamespaceRecord, protection: Protection) -> None:
     """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
     inner, records = _list_content(connection, record.path)
+    for child in inner:
+        protection.require_namespace(child, "dropped")
+    for table in records:
+        protection.require_table(table, "dropped")
     _require_cascade(connection, record.path, inner, records)
     dropped = 0
     try:

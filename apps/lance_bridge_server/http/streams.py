@@ -97,12 +97,16 @@ class UploadedFile:
 
         Raises as documented for the class.
         """
+        return b"".join(self.read_parts(size))
+
+    def read_parts(self, size: int) -> list[memoryview]:
+        """Return what `read` does, in parts and without copying it."""
         self._receive()
         taken = []
         while self._rest and size > 0:
             taken.append(self._take(size))
             size -= len(taken[-1])
-        return b"".join(taken)
+        return taken
 
     def read_buffer(self, size: int) -> pa.Buffer:
         """Return ``size`` bytes, or fewer at the end. Arrow prefers it, since it copies them once.

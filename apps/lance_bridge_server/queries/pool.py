@@ -488,11 +488,11 @@ class _Exchange:
 
     def _send_piece(self, size: int) -> None:
         try:
-            piece = self.upload.read(size)
+            parts = self.upload.read_parts(size)
         except Exception as error:  # noqa: BLE001 - the process raises it where it reads
             self.process.channel.send(Kind.ERROR, error)
         else:
-            self.process.channel.send_bytes(Kind.PIECE, piece)
+            self.process.channel.send_parts(Kind.PIECE, parts)
 
     def _record(self, changes: VersionChanges) -> None:
         self.changes.update(changes)

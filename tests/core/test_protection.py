@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lance_namespace.errors import InvalidInputError, InvalidTableStateError
 
+from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import (
@@ -39,7 +40,7 @@ REMOVALS: dict[str, Change] = {
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryNamespace:
     """A namespace of a catalog whose entries can change."""
-    start_server(request.node.nodeid, replace(CAPABILITIES, no_alter=""))
+    start_server(request.node.nodeid, replace(CAPABILITIES, no_alter="", no_rename=""))
     return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
 
 
@@ -137,8 +138,11 @@ def test_each_namespace_is_read_once(
         create(namespace, [*DATASET, f"t{number}"])
     read: list[tuple[str, ...]] = []
     load = namespace.catalog.load_namespace
-    monkeypatch.setattr(
-        namespace.catalog, "load_namespace", lambda path: (read.append(path), load(path))[1]
-    )
+
+    def note_and_load(path: tuple[str, ...]) -> NamespaceRecord:
+        read.append(path)
+        return load(path)
+
+    monkeypatch.setattr(namespace.catalog, "load_namespace", note_and_load)
     Calls(namespace).drop_namespace(DATASET, behavior="Cascade")
     assert sorted(read) == [tuple(DATASET[:depth]) for depth in (1, 2, 3)]

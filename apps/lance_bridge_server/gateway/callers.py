@@ -81,8 +81,10 @@ class CallerNamespaces:
 
 
 def _identity_of(name: str, own: LanceNamespace) -> CallerIdentity:
-    config = own.connection.config if isinstance(own, LanceBridgeNamespace) else None
-    identity = config.caller_identity if config is not None else None
+    identity = None
+    if isinstance(own, LanceBridgeNamespace):
+        config = own.connection.config
+        identity = config.caller_identity
     if identity is None:
         raise invalid(f"caller_identity: catalog '{name}' does not support caller identity")
     values = {

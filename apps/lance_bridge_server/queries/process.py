@@ -126,7 +126,7 @@ class _Upload:
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, or fewer at the end. Raises what reading in the server does."""
-        return self.read_buffer(size).to_pybytes()
+        return bytes(self.read_buffer(size))
 
     def read_buffer(self, size: int) -> pa.Buffer:
         """Return what `read` does. Arrow prefers it, since nothing is copied."""

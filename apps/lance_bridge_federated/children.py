@@ -60,8 +60,8 @@ class Child:
         self, name: str, source: LanceNamespace | Connect, identity: str | None = None
     ) -> None:
         self.name = name
-        self.gate: Gate = ProbedCatalog(name, self._connected)
-        """Consulted before each use."""
+        self.gate: Gate | None = None
+        """Consulted before each use; None for probes of calls that take long."""
         self.restart_in_child()
         restart_in_children(self)
         self._identity = identity
@@ -84,8 +84,9 @@ class Child:
 
     def namespace(self) -> LanceNamespace:
         """Return the namespace. Raises the errors of creating it, and of `gate`."""
-        self.gate.check()
-        return self._connected()
+        if self.gate is not None:
+            self.gate.check()
+        return self._namespace or self._connected()
 
     def _connected(self) -> LanceNamespace:
         if self._namespace is None:
@@ -99,7 +100,12 @@ class Child:
 
         Raises the errors of `namespace`, those of the function, and those of `gate`.
         """
-        return self.gate.run(lambda: function(self.namespace()))
+        return self.run(lambda: function(self.namespace()))
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call of the catalog, as `Gate.run` does."""
+        gate = self.gate or ProbedCatalog(self.name, self._connected)
+        return gate.run(call)
 
     def _create(self) -> LanceNamespace:
         assert not isinstance(self._source, LanceNamespace)

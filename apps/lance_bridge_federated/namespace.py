@@ -125,7 +125,7 @@ class FederatedNamespace(LanceNamespace):
         Pickling and copying leave it out.
         """
         for child in self.children:
-            child.gate = gates.get(child.name, child.gate)
+            child.gate = gates.get(child.name)
 
     def child(self, catalog: str) -> LanceNamespace:
         """Return a catalog's own namespace, which takes identifiers without the catalog's name.

@@ -6,7 +6,7 @@ as having no match.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,7 +22,7 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import JsonArrowField
 
-from .children import Gate
+from .children import Child
 from .identifiers import describe, errors_of
 from .listing import Path, all_paths
 from .namespace import FederatedNamespace
@@ -66,8 +66,8 @@ class Search:
     catalogs: Mapping[str, Callable[[], LanceNamespace]]
     word: str
     scopes: frozenset[Scope] = frozenset(Scope)
-    gates: Mapping[str, Gate] = field(default_factory=dict)
-    """What ends the search of a catalog that does not respond."""
+    children: Sequence[Child] = ()
+    """The catalogs of a federation, whose search ends if they do not respond."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Catalogs that could not be searched, or not completely, and why."""
     unread: dict[tuple[str, Path], str] = field(default_factory=dict)
@@ -82,18 +82,18 @@ class Search:
         """
         if isinstance(namespace, FederatedNamespace):
             catalogs = {each: partial(namespace.child, each) for each in namespace.catalogs}
-            gates = {each.name: each.gate for each in namespace.children}
-            return cls(catalogs, word, frozenset(scopes), gates)
+            return cls(catalogs, word, frozenset(scopes), namespace.children)
         return cls({name: lambda: namespace}, word, frozenset(scopes))
 
     def __iter__(self) -> Iterator[Match]:
+        runs = {each.name: each.run for each in self.children}
         for name, connect in self.catalogs.items():
             try:
                 with errors_of(name, "search", [[]]):
                     chunks = self._chunks(name, connect)
                     take = partial(next, chunks, None)
-                    gate = self.gates.get(name)
-                    while (found := gate.run(take) if gate else take()) is not None:
+                    run = runs.get(name)
+                    while (found := run(take) if run else take()) is not None:
                         yield from found
             except LanceNamespaceError as error:
                 self.unavailable[name] = describe(error)

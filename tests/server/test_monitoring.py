@@ -82,6 +82,7 @@ def server(
     )
     with serve_app(create_app(gateway, process)) as url, httpx.Client(base_url=url) as client:
         yield client
+    gateway.health.close()
 
 
 def ready(client: httpx.Client) -> tuple[int, Any]:

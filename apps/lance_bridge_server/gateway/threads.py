@@ -10,7 +10,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
@@ -18,7 +17,6 @@ import anyio.to_thread
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.errors import invalid
-from lance_bridge_federated.probes import fulfil
 
 from ..errors import unfinished_error
 from ..operations import Operation
@@ -294,16 +292,18 @@ class SingleFlight:
         if is_first:
             if running is not None:
                 running.result.exception()  # wait for its end
-            fulfil(flight.result, partial(self._fly, key, flight, call))
+            self._fly(key, flight, call)
         try:
             result: T = flight.result.result()
             return result
         finally:
             del flight  # an error's traceback refers to this frame
 
-    def _fly(self, key: Hashable, flight: _Flight, call: Callable[[], Any]) -> Any:
+    def _fly(self, key: Hashable, flight: _Flight, call: Callable[[], Any]) -> None:
         try:
-            return call()
+            flight.result.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the waiting threads raise it
+            flight.result.set_exception(error)
         finally:
             with self._lock:
                 if flight.following is None:

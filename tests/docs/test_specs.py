@@ -102,7 +102,6 @@ NOT_SHOWN = {
     "Limits and Known Deviations": "says what cannot be done",
     "migration.md#limits": "says what cannot be done",
     "migration.md#speed": "has figures of make bench-migrate",
-    "operations.md#memory": "has figures of make bench",
     "spark.md#parts": "is an overview",
     "clients.md#clients-of-directories-and-rest-only": "says what other clients cannot do",
     "clients.md#lance-namespace-impls": "says what another package cannot do",

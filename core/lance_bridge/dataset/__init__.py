@@ -14,6 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .arrow_compat import align
+    from .batch_sizes import (
+        BATCH_BYTES,
+        BATCH_ROWS,
+        READ_AHEAD,
+        SCAN_BYTES,
+        batch_rows,
+        columns_read,
+        fixed_width,
+        large_row_bytes,
+        row_bytes,
+        scan_limits,
+        split_scan,
+    )
     from .change import delete_rows
     from .columns import (
         RESERVED_COLUMNS,
@@ -31,7 +44,14 @@ if TYPE_CHECKING:
     )
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
     from .indices import describe_indices
-    from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact, optimize_indices
+    from .maintenance import (
+        DEFAULT_AGE,
+        Cleaned,
+        clean_up,
+        compact,
+        optimize_indices,
+        plan_compaction,
+    )
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
     from .query import has_dictionary
     from .read import count_rows
@@ -47,19 +67,36 @@ It is defined here because the help of a command shows it, without importing Lan
 """
 
 __all__ = [
-    "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
-    "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns", "branches_of",
-    "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up", "columns_in",
-    "compact", "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
-    "drop_columns", "field_ids", "find_column", "has_dictionary", "in_brackets", "index_options",
-    "metadata_of", "not_written", "optimize_indices", "parse_full_text", "parse_index_type",
-    "parse_nearest",
-    "require_sound", "siblings", "stored_type", "translate_query_errors", "update_field_metadata",
+    "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD",
+    "RESERVED_COLUMNS", "SCAN_BYTES",
+    "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows", "VersionChange",
+    "align", "alter_columns", "batch_rows", "branches_of", "canonical", "change_of_version",
+    "check_predicate", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
+    "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
+    "drop_columns", "field_ids", "find_column", "fixed_width", "has_dictionary", "in_brackets",
+    "index_options", "large_row_bytes", "metadata_of", "not_written", "optimize_indices",
+    "parse_full_text", "parse_index_type", "parse_nearest", "plan_compaction", "require_sound",
+    "row_bytes",
+    "scan_limits",
+    "siblings", "split_scan", "stored_type", "translate_query_errors", "update_field_metadata",
     "vector_of", "write_first",
 ]  # fmt: skip
 
 _MODULES = {
     "arrow_compat": ("align",),
+    "batch_sizes": (
+        "BATCH_BYTES",
+        "BATCH_ROWS",
+        "READ_AHEAD",
+        "SCAN_BYTES",
+        "batch_rows",
+        "columns_read",
+        "fixed_width",
+        "large_row_bytes",
+        "row_bytes",
+        "scan_limits",
+        "split_scan",
+    ),
     "change": ("delete_rows",),
     "columns": (
         "RESERVED_COLUMNS",
@@ -79,7 +116,14 @@ _MODULES = {
     "versions": ("branches_of", "check_tag_name", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices",),
-    "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact", "optimize_indices"),
+    "maintenance": (
+        "DEFAULT_AGE",
+        "Cleaned",
+        "clean_up",
+        "compact",
+        "optimize_indices",
+        "plan_compaction",
+    ),
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
     "query": ("has_dictionary",),
     "searches": ("parse_full_text", "parse_nearest"),

@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lance
@@ -31,6 +32,7 @@ from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 from .arrow_compat import require_storable
+from .batch_sizes import columns_read, scan_limits
 from .paths import Column
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -73,12 +75,13 @@ def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> i
     sql = {entry.name: entry.expression or entry.computed or "" for entry in entries}
     types = expressions.types_of(dataset, table.name, sql)
     new: dict[str, str] | pa.Schema = sql
+    limits = scan_limits(dataset, columns_read(dataset.schema.names, sql))
     if entries[0].computed is not None:
         old = paths.siblings(dataset, ())
         fields = [declare_computed(name, types[name], sql[name], old) for name in sql]
         new = pa.schema(fields)
     with table.committing(dataset, "no column was added"):
-        dataset.add_columns(new)
+        dataset.add_columns(new, batch_size=limits.get("batch_size"))
     return int(dataset.version)
 
 
@@ -623,12 +626,15 @@ def _commit_backfill(
 ) -> tuple[str, int]:
     """Write the column's new values next to each fragment, and commit them together."""
     updated = []
+    wanted = {column.name: expression, "_rowid": "_rowid"}
+    read = columns_read(dataset.schema.names, wanted, where)
     for fragment in dataset.get_fragments():
-        if where is not None and not fragment.count_rows(filter=where):
+        scan = partial(
+            fragment.scanner, filter=where, **scan_limits(dataset, read, fragments=[fragment])
+        )
+        if where is not None and not scan(columns=[], with_row_id=True).count_rows():
             continue
-        rows = fragment.scanner(
-            columns={column.name: expression, "_rowid": "_rowid"}, filter=where
-        ).to_reader()
+        rows = scan(columns=wanted).to_reader()
         # Lance fills omitted rows with null, even if the expression is never null.
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
+import lance
 from lance import optimize
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
@@ -29,6 +30,7 @@ from ..storage.store import TableFiles
 from ..table import Table
 from ..tables.dropping import LocationIndex
 from . import SMALL_FRAGMENT
+from .batch_sizes import compaction_limits
 
 # -- files to keep ---------------------------------------------------------------------------------
 
@@ -190,10 +192,10 @@ def compact(
     """
     if target_rows < 1:
         raise invalid(f"target_rows must be 1 or more, not {target_rows}")
-    options = {"target_rows_per_fragment": target_rows}
     dataset = table.open(write=True)
     with translate_lance_errors(f"No compaction of table '{table.name}' could be planned"):
-        tasks = list(_lance.Compaction.plan(dataset, options).tasks)
+        plan, options = plan_compaction(dataset, {"target_rows_per_fragment": target_rows})
+        tasks = list(plan.tasks)
     replaced = sum(len(task.fragments) for task in tasks)
     if dry_run or not tasks:
         return Compacted(int(dataset.version), len(tasks), replaced, None if tasks else 0)
@@ -207,6 +209,24 @@ def compact(
     return Compacted(
         int(dataset.version), len(tasks), metrics.fragments_removed, metrics.fragments_added
     )
+
+
+def plan_compaction(
+    dataset: lance.LanceDataset, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return Lance's plan of a compaction, and its options with limits for large rows.
+
+    Args:
+        options: Lance's options, which precede the limits.
+
+    Raises what pylance raises.
+    """
+    plan = _lance.Compaction.plan(dataset, options)
+    limits = compaction_limits(dataset, plan.tasks)
+    if not limits:
+        return plan, options
+    options = {**limits, **options}
+    return _lance.Compaction.plan(dataset, options), options
 
 
 def optimize_indices(table: Table) -> int:

@@ -24,6 +24,7 @@ from ..errors import invalid, panics_as_errors, require_text, unsupported
 from ..requests import OrderedQuery, OrderedQueryAnalysis, Ref
 from ..table import Table
 from . import expressions, paths, searches
+from .batch_sizes import READ_AHEAD, columns_read, scan_limits
 from .searches import Request
 
 ROW_ID = "_rowid"
@@ -48,10 +49,6 @@ T = TypeVar("T")
 
 IPC_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 """An IPC file has one dictionary per column, and Lance one per data file."""
-
-
-READ_AHEAD = 32 * 2**20
-"""Bytes that Lance reads ahead. Its default of 2 GiB is larger than most tables."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ def read(query: Query) -> pa.RecordBatchReader:
         TableColumnNotFoundError: (12) one of them names a column that does not exist.
         ServiceUnavailableError: (17) the storage does not answer. Reading may raise it too.
     """
-    scans = _build_scans(query)
+    scans = _build_scans(_limit_batches(query))
     if len(scans) == 1:
         reader = _run(scans[0], LanceScanner.to_reader)
         if scans[0].has_extra_row_id:
@@ -201,6 +198,16 @@ def explain(query: Query, *, verbose: bool) -> str:
 def analyze(query: Query) -> str:
     """Run a query and return its plan with metrics of each step. Raises what `read` does."""
     return _format_plans(query, LanceScanner.analyze_plan)
+
+
+def _limit_batches(query: Query) -> Query:
+    """Return a query whose batches have few rows if rows are large."""
+    names: list[str] = query.dataset.schema.names
+    columns = columns_read(names, query.columns, query.predicate)
+    is_search = query.vector is not None or query.text is not None
+    found = query.limit + query.offset if is_search and query.limit else None
+    limits = scan_limits(query.dataset, columns, found=found)
+    return replace(query, options={**query.options, **limits})
 
 
 def _build_scans(query: Query) -> list[Scan]:

@@ -14,6 +14,7 @@ from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
+from .batch_sizes import columns_read, scan_limits
 from .indices import describe_indices
 
 
@@ -84,7 +85,13 @@ def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
     if predicate is not None:
         expressions.check_predicate(dataset, name, predicate)
     with expressions.translate_query_errors(f"Rows of table '{name}' could not be counted"):
-        return int(dataset.count_rows(filter=predicate))
+        if predicate is None:
+            return int(dataset.count_rows())
+        limits = scan_limits(dataset, columns_read(dataset.schema.names, [], predicate))
+        if not limits:
+            return int(dataset.count_rows(filter=predicate))
+        scanner = dataset.scanner(columns=[], with_row_id=True, filter=predicate, **limits)
+        return int(scanner.count_rows())
 
 
 def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:

@@ -52,6 +52,7 @@ from ..storage.manifests import (
 )
 from ..storage.store import discard
 from ..table import Table, transaction_id
+from .batch_sizes import scan_limits
 from .insert import InsertMode, insert
 from .rows import Rows
 
@@ -471,7 +472,8 @@ def _read_unique_rows(table: Table, directory: ManagedDirectory, unique: UniqueR
             dataset = storage.checkout_version(number)
             wanted = {each.id for each in unique.fragments}
             fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
-            return dataset.scanner(fragments=fragments).to_reader()
+            limits = scan_limits(dataset, fragments=fragments)
+            return dataset.scanner(fragments=fragments, **limits).to_reader()
     finally:
         discard(directory.files, path)
 

@@ -24,6 +24,7 @@ from .jar import JAR_NAME
 from .jobs.engine import SparkEngine
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
+from .source.memory import scan_memory
 
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
@@ -80,7 +81,8 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
                 spark.conf.set(CATALOG_SETTINGS + name, _class_of(name))
         _load(spark, catalogs_of(spark))
-    spark.dataSource.register(with_catalogs(catalogs_of(spark)))
+    memory = scan_memory(dict(spark.conf.getAll))
+    spark.dataSource.register(with_catalogs(catalogs_of(spark), memory))
     engine.use(SparkEngine(spark))
 
 

@@ -30,6 +30,7 @@ from servers.sparks import Spark
 
 import lance_bridge_spark
 from lance_bridge import exit_codes
+from lance_bridge.dataset import BATCH_ROWS
 from lance_bridge.dataset.searches import DEFAULT_K
 from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.testing.calls import ipc
@@ -349,7 +350,7 @@ OPTION_TABLES = [
     *(f"{kind} Options" for kind in ("Read", "Search", "Write", "Stream")),
 ]
 DEFAULTS = {
-    "batch_size": options.BATCH_ROWS,
+    "batch_size": BATCH_ROWS,
     "bytes_per_task": options.TASK_BYTES,
     "nearest.k": DEFAULT_K,
     "on_change": FAIL,

@@ -25,7 +25,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge import blobs
-from lance_bridge.dataset import field_ids
+from lance_bridge.dataset import BATCH_BYTES, field_ids, row_bytes
 from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..schemas import ROW_ADDRESS, ROW_ID
@@ -369,6 +369,7 @@ class Writing:
         self._pending = 0
         self._sent = 0
         self._counts = dict.fromkeys(Kind, 0)
+        self._kept_bytes = dict[Action, int]()
         self._fragments: list[str] = []
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -404,15 +405,23 @@ class Writing:
                 yield Piece(self._complete(some, action), some.column(ROW_ID).to_numpy())
 
     def _slices(self, rows: pa.RecordBatch, action: Action) -> Iterable[tuple[int, int]]:
-        """Return runs of rows whose old blobs fit in memory."""
+        """Return runs of rows whose old values fit in memory."""
         kept = [name for name in self._schema.names if name not in action.columns]
-        kept = blobs.columns_with_blobs(self._schema, kept)
         if not kept:
             return [(0, rows.num_rows)]
+        with_blobs = blobs.columns_with_blobs(self._schema, kept)
+        sizes: np.ndarray[Any, Any] | None = np.zeros(rows.num_rows, np.int64)
         with self._reading() as dataset:
-            found = dataset._take_rows(rows.column(ROW_ID).cast(pa.uint64()), columns=kept)
-        sizes = blobs.row_sizes([_combine_chunks(found.column(name)) for name in kept])
-        return blobs.slices(sizes, rows.num_rows)
+            if action not in self._kept_bytes:
+                self._kept_bytes[action] = row_bytes(dataset, kept)
+            if with_blobs:
+                ids = rows.column(ROW_ID).cast(pa.uint64())
+                found = dataset._take_rows(ids, columns=with_blobs)
+                sizes = blobs.row_sizes([_combine_chunks(found.column(n)) for n in with_blobs])
+        each = self._kept_bytes[action]
+        if not with_blobs and each * rows.num_rows <= BATCH_BYTES:
+            return [(0, rows.num_rows)]
+        return blobs.slices(None if sizes is None else sizes + each, rows.num_rows)
 
     def _record_touched(self, action: Action, addresses: np.ndarray[Any, Any]) -> None:
         fragments = addresses >> _OFFSET_BITS

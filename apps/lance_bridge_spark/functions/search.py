@@ -25,6 +25,7 @@ from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, Str
 
 from lance_bridge import blobs
 from lance_bridge.dataset import (
+    batch_rows,
     check_predicate,
     parse_nearest,
     translate_query_errors,
@@ -337,10 +338,13 @@ def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     dataset: lance.LanceDataset | None = None
     expected = batch_schema(search.result)
     for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            some = batch.slice(start, _ROWS_AT_ONCE)
+        if not batch.num_rows:
+            continue
+        dataset = dataset or search.access.open()
+        most = batch_rows(dataset, search.names, most_rows=_ROWS_AT_ONCE)
+        for start in range(0, batch.num_rows, most):
+            some = batch.slice(start, most)
             ids, places = np.unique(some.column(ROW_ID).to_numpy(), return_inverse=True)
-            dataset = dataset or search.access.open()
             with translate_lance_errors(
                 f"Rows of table '{search.access.address.name}' are not read"
             ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge import blobs
-from lance_bridge.dataset import check_predicate, field_ids, translate_query_errors
+from lance_bridge.dataset import (
+    BATCH_ROWS,
+    SCAN_BYTES,
+    check_predicate,
+    columns_read,
+    field_ids,
+    scan_limits,
+    translate_query_errors,
+)
 from lance_bridge.errors import ErrorCapturingReader, concurrent_modification, invalid
 from lance_bridge.requests import LATEST, Ref
 
@@ -24,6 +32,7 @@ from ..addresses import Access, address_of
 from ..lookup import find_table
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema, require_writable, spark_schema
 from ..source.conversion import spread, to_lance, to_spark
+from ..source.memory import scan_memory
 from .tasks import (
     RESULTS_DDL,
     Phases,
@@ -72,7 +81,9 @@ class FillPlan:
     is_new: bool
     columns: tuple[str, ...]
     where: str | None
-    batch_size: int
+    batch_size: int | None = None
+    memory: int = SCAN_BYTES
+    """About how many bytes the scan of a task may hold."""
 
     def batches(self, fragment: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a fragment: the columns to read, `ROW`, and `CHOSEN`.
@@ -87,24 +98,29 @@ class FillPlan:
         scanner = self._fragment(fragment).scanner(
             columns={**wanted, ROW: ROW_ADDRESS if self.is_new else ROW_ID, CHOSEN: chosen},
             filter=None if self.is_new else self.where,
-            **self._batch_arguments(fragment),
+            **self._limits(fragment, self.columns),
+            **blobs.scan_arguments(self.access.open().schema, self.columns),
         )
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
 
-    def _batch_arguments(self, number: int) -> dict[str, Any]:
-        """Return the arguments of a scan with batches that fit in memory."""
-        dataset = self.access.open()
-        read = blobs.columns_with_blobs(dataset.schema, self.columns)
-        rows = self.batch_size
-        if read:
-            rows = blobs.batch_rows(dataset, read, rows, fragments=[self._fragment(number)])
-        return {"batch_size": rows, **blobs.scan_arguments(dataset.schema, read)}
+    def _limits(self, number: int, columns: Sequence[str] | Mapping[str, str]) -> dict[str, Any]:
+        """Return the arguments of a scan of columns or expressions, so that it fits in memory."""
+        if self.batch_size is not None:
+            return {"batch_size": self.batch_size}
+        dataset, fragments = self.access.open(), [self._fragment(number)]
+        read = columns_read(dataset.schema.names, columns, self.where)
+        most, with_blobs = BATCH_ROWS, blobs.columns_with_blobs(dataset.schema, columns)
+        if with_blobs:
+            most = blobs.batch_rows(dataset, with_blobs, most, fragments=fragments)
+        given: dict[str, Any] = {"fragments": fragments, "most_rows": most, "memory": self.memory}
+        return scan_limits(dataset, read, **given)
 
     def compute_batches(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield Lance's values for the chosen rows of a fragment: `ROW` and `VALUE`."""
+        limits = self._limits(fragment, {VALUE: sql})
         scanner = self._fragment(fragment).scanner(
-            columns={VALUE: sql, ROW: ROW_ID}, filter=self.where, batch_size=self.batch_size
+            columns={VALUE: sql, ROW: ROW_ID}, filter=self.where, **limits
         )
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
@@ -245,7 +261,6 @@ class Writing:
 
 # -- driver ----------------------------------------------------------------------------------------
 
-BATCH_ROWS = 8192
 _ATTEMPTS = 5
 
 
@@ -278,7 +293,7 @@ class Backfill:
     where: str | None = None
     columns: tuple[str, ...] | None = None
     data_type: pa.DataType | None = None
-    batch_size: int = BATCH_ROWS
+    batch_size: int | None = None
     parallelism: int | None = None
     """How many tasks may run concurrently; unlimited by default."""
 
@@ -297,7 +312,7 @@ def backfill(
     where: str | None = None,
     columns: list[str] | None = None,
     data_type: pa.DataType | None = None,
-    batch_size: int = BATCH_ROWS,
+    batch_size: int | None = None,
 ) -> Backfilled:
     """Set the values of a column, fragment by fragment on executors, in one commit.
 
@@ -315,7 +330,7 @@ def backfill(
             a new column it is null.
         columns: The columns that a function gets; all by default.
         data_type: The type of a new column. Required with a function.
-        batch_size: Rows in a batch.
+        batch_size: Rows in a batch; by default 8,192, or fewer if they are large.
 
     Raises:
         TableColumnNotFoundError: (12) the expression or ``where`` names an unknown column.
@@ -337,7 +352,7 @@ def backfill(
 
 def fill(request: Backfill, progress: Phases) -> Backfilled:
     """Run a backfill of a loaded table, optionally on a branch."""
-    if request.batch_size < 1:
+    if request.batch_size is not None and request.batch_size < 1:
         raise invalid(f"batch_size must be 1 or more, not {request.batch_size}")
     known: dict[int, tuple[Any, FilledFragment]] = {}
     schema = ""
@@ -472,7 +487,8 @@ def _plan(request: Backfill, dataset: lance.LanceDataset) -> FillPlan:
         raise invalid(f"Column '{request.column}' is {data_type} already, not {request.data_type}")
     field = pa.field(request.column, data_type) if is_new else schema.field(request.column)
     access = request.table.access(dataset, branch=request.ref.branch, write=True)
-    return FillPlan(access, field, is_new, read, request.where, request.batch_size)
+    memory = scan_memory(dict(request.spark.conf.getAll))
+    return FillPlan(access, field, is_new, read, request.where, request.batch_size, memory)
 
 
 def _columns_to_read(request: Backfill, names: list[str]) -> tuple[str, ...]:

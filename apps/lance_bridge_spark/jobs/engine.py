@@ -33,7 +33,7 @@ from ..environment import set_java_home
 from ..lookup import find_table
 from ..spark_tables import SparkTable
 from . import views
-from .backfill import BATCH_ROWS, Backfill, LanceSql, fill
+from .backfill import Backfill, LanceSql, fill
 from .indexing import create_index
 from .maintenance import Compacted, clean_up, compact
 from .tasks import phases
@@ -68,7 +68,7 @@ class SparkEngine:
                 LanceSql(request.expression),
                 where=request.where,
                 parallelism=request.parallelism,
-                batch_size=request.batch_rows or BATCH_ROWS,
+                batch_size=request.batch_rows,
             )
             return fill(job, progress).transaction_id
 

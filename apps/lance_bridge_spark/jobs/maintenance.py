@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance import optimize
 
-from lance_bridge.dataset import DEFAULT_AGE, Cleaned
+from lance_bridge.dataset import DEFAULT_AGE, Cleaned, plan_compaction
 from lance_bridge.dataset import clean_up as clean_up_table
 from lance_bridge.errors import invalid, translate_lance_errors
 
@@ -61,7 +61,8 @@ def compact(
         target_rows_per_fragment: Rows of a fragment; smaller fragments are joined.
         materialize_deletions_threshold: The fraction of deleted rows above which a fragment is
             rewritten, if ``materialize_deletions``.
-        batch_size: Rows that a task reads at once; with ``max_bytes_per_file`` it bounds memory.
+        batch_size: Rows that a task reads at once. By default they are so few that a task holds
+            256 MiB of large rows at most.
         max_source_fragments: The maximum number of fragments to compact, the oldest first.
         threads_per_task: Threads that Lance uses in a task.
 
@@ -94,7 +95,7 @@ def compact(
         found = find_table(address_of(spark, table))
         dataset = found.open(write=True)
         with translate_lance_errors(f"No compaction of table '{table}' could be planned"):
-            plan = _lance.Compaction.plan(dataset, given)
+            plan, given = plan_compaction(dataset, given)
         progress.begin(f"rewrite, {plan.num_tasks()} tasks")
         access = found.access(dataset, write=True)
         tasks = [task.json() for task in plan.tasks]

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lance_bridge.dataset import check_predicate
+from lance_bridge.dataset import SCAN_BYTES, check_predicate
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.requests import Ref
 
@@ -25,6 +25,7 @@ from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
 from ..time_travel import to_micros, version_at
 from . import conversion
+from .memory import scan_memory
 from .options import (
     APPEND,
     FORMAT,
@@ -54,6 +55,9 @@ class LanceSource(DataSource):
 
     catalogs: ClassVar[Mapping[str, CatalogAddress]] = {}
     """The session's catalogs by name; `with_catalogs` returns a source with them."""
+
+    memory: int = SCAN_BYTES
+    """About how many bytes the scan of a task may hold."""
 
     loaded: SparkTable | None = None
     """The table to read, if the statement has loaded it already."""
@@ -91,7 +95,8 @@ class LanceSource(DataSource):
                 conversion.check_readable(schema, dataset.schema, name, search)
             if read.filter is not None:
                 check_predicate(dataset, name, read.filter, "Option 'filter'")
-            return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
+            reading = Reading(access, schema, scan or Scan(), read, search, memory=self.memory)
+            return LanceReader(reading, dataset)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         with spark_call():
@@ -102,7 +107,7 @@ class LanceSource(DataSource):
             conversion.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
                 check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")
-            return _stream_reader(stream, reading)
+            return _stream_reader(stream, replace(reading, memory=self.memory))
 
     def _open(
         self, options: Options, read: ReadOptions, scan: Scan
@@ -151,17 +156,24 @@ class LanceSource(DataSource):
         return Options(self.options, self.catalogs)
 
 
-def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
-    """Return the source with a session's catalogs, for registration in that session."""
-    return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs)})
+def with_catalogs(
+    catalogs: Mapping[str, CatalogAddress], memory: int = SCAN_BYTES
+) -> type[LanceSource]:
+    """Return the source with a session's catalogs, for registration in that session.
+
+    Args:
+        memory: About how many bytes the scan of a task may hold.
+    """
+    return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs), "memory": memory})
 
 
 def with_settings(settings: str) -> type[LanceSource]:
-    """Return the source with the catalogs that a session's settings (a JSON object) declare.
+    """Return the source with what a session's settings (a JSON object) say: catalogs and memory.
 
     The class `SessionCatalogs` of the jar calls it by name.
     """
-    return with_catalogs(catalogs_in(json.loads(settings)))
+    given = json.loads(settings)
+    return with_catalogs(catalogs_in(given), scan_memory(given))
 
 
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:

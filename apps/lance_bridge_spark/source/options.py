@@ -195,7 +195,6 @@ def address_options(address: TableAddress) -> dict[str, str]:
 # -- options of users ------------------------------------------------------------------------------
 
 VECTOR_PREFIX = "vector."
-BATCH_ROWS = 8192
 TASK_BYTES = 128 * 1024 * 1024
 
 _ADDRESS = ("path", "table", "location", "catalog", "impl")

@@ -19,13 +19,22 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_bridge import blobs
-from lance_bridge.dataset import in_brackets, translate_query_errors
+from lance_bridge.dataset import (
+    BATCH_ROWS,
+    SCAN_BYTES,
+    columns_read,
+    in_brackets,
+    large_row_bytes,
+    scan_limits,
+    split_scan,
+    translate_query_errors,
+)
 from lance_bridge.errors import invalid
 
 from ..addresses import Access
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema
 from . import conversion
-from .options import BATCH_ROWS, TASK_BYTES, Aggregate, ReadOptions, Scan, Search
+from .options import TASK_BYTES, Aggregate, ReadOptions, Scan, Search
 from .worker_calls import spark_call
 
 # -- scans -----------------------------------------------------------------------------------------
@@ -42,11 +51,17 @@ class Reading:
     search: Search | None = None
     width: int = 1
     """Estimated bytes of a row."""
+    memory: int = SCAN_BYTES
+    """About how many bytes the scan of a task may hold."""
 
     def with_width(self, dataset: lance.LanceDataset) -> Reading:
         """Return a copy with the width of the columns that are read from a dataset."""
+        stored = large_row_bytes(dataset, self.schema.fieldNames()) or 0
+        return replace(self, width=max(self._width_of_types(dataset), stored))
+
+    def _width_of_types(self, dataset: lance.LanceDataset) -> int:
         names = set(self.schema.fieldNames())
-        return replace(self, width=width_of(f.type for f in dataset.schema if f.name in names))
+        return width_of(f.type for f in dataset.schema if f.name in names)
 
     @property
     def sizes(self) -> Sizes:
@@ -68,20 +83,16 @@ class Reading:
             return [Fragments(self.scan.fragments, limit)]
         if limit is not None and self.filter:
             return [Fragments(self.scan.fragments, limit)]
-        if self.filter and self._fits_one_task(dataset, self.filter):
+        width = self.with_width(dataset).width
+        if self.filter and _fits_one_task(dataset, self.filter, width):
             return [Fragments(self.scan.fragments)]
         rows = rows_of(dataset, self.scan.fragments)
-        tasks = group_fragments(rows, self.with_width(dataset).width, self.sizes)
+        tasks = group_fragments(rows, width, self.sizes)
         if limit is not None:
             tasks = cut_tasks(tasks, rows, 0, limit)
         elif self.scan.offset is not None:
             tasks = cut_tasks(tasks, rows, self.scan.offset, self.scan.limit)
         return tasks or [Fragments(())]
-
-    def _fits_one_task(self, dataset: lance.LanceDataset, predicate: str) -> bool:
-        """Return whether indices show that so few rows match that one task is enough."""
-        rows = rows_by_index(dataset, predicate)
-        return rows is not None and rows * self.with_width(dataset).width <= LEAST_BYTES
 
     def read(self, part: Fragments) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some fragments, in the schema that Spark expects."""
@@ -97,7 +108,7 @@ class Reading:
             return
         what = f"Table '{self.access.address.name}' could not be read"
         with translate_query_errors(what):
-            for batch in self._scanner(dataset, part, expected.names).to_batches():
+            for batch in self._batches(dataset, part, expected.names):
                 yield conversion.to_spark(batch, expected)
 
     def _aggregate(
@@ -109,14 +120,28 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         groups = self.scan.groups
         if not groups:
-            yield partial_aggregates(dataset, part.ids, self.filter, wanted, schema)
+            given = part.ids, self.filter, wanted, schema
+            yield partial_aggregates(dataset, *given, memory=self.memory)
         elif part.ids != ():
-            scanner = self._scanner(dataset, part, columns_of(wanted, groups))
+            batches = self._batches(dataset, part, columns_of(wanted, groups))
             with translate_query_errors("The table could not be aggregated"):
-                yield from partial_by_group(scanner.to_batches(), groups, wanted, schema)
+                yield from partial_by_group(batches, groups, wanted, schema)
+
+    def _batches(
+        self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
+        for fragments, limits in self._runs(dataset, part, columns):
+            scanner = self._scanner(dataset, part, names, fragments, limits)
+            yield from scanner.to_batches()
 
     def _scanner(
-        self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
+        self,
+        dataset: lance.LanceDataset,
+        part: Fragments,
+        names: list[str],
+        fragments: Sequence[lance.LanceFragment] | None,
+        limits: dict[str, Any],
     ) -> lance.LanceScanner:
         columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
         return dataset.scanner(
@@ -128,25 +153,44 @@ class Reading:
             filter=self.filter or ("true" if self.scan.order else None),
             limit=self._limit(part),
             offset=part.offset,
-            fragments=fragments_of(dataset, part.ids),
-            batch_size=self.options.batch_size or self._batch_rows(dataset, columns, part),
+            fragments=fragments,
             scan_in_order=part.limit is not None or part.offset is not None,
+            **limits,
             **blobs.scan_arguments(dataset.schema, columns),
             **self._search_arguments(),
             **self._sort_arguments(columns),
         )
 
-    def _batch_rows(
+    def _runs(
+        self, dataset: lance.LanceDataset, part: Fragments, columns: list[str]
+    ) -> list[tuple[Sequence[lance.LanceFragment] | None, dict[str, Any]]]:
+        """Return groups of fragments that one scan can read, and its limits."""
+        fragments = fragments_of(dataset, part.ids)
+        if self.options.batch_size is not None:
+            return [(fragments, {"batch_size": self.options.batch_size})]
+        read = columns_read(dataset.schema.names, columns, self.filter)
+        limits: dict[str, Any] = {
+            "fragments": fragments,
+            "most_rows": self._most_rows(dataset, columns, fragments),
+            "memory": self.memory,
+        }
+        is_whole = self.search is not None or bool(self.scan.order)
+        if not is_whole and self._limit(part) is None and part.offset is None:
+            return split_scan(dataset, read, **limits)
+        found = self._limit(part) if is_whole else None
+        return [(fragments, scan_limits(dataset, read, found=found, **limits))]
+
+    def _most_rows(
         self,
         dataset: lance.LanceDataset,
         columns: list[str],
-        part: Fragments,
+        fragments: Sequence[lance.LanceFragment] | None,
     ) -> int:
+        """Return the rows of a batch if all but their blobs are small."""
         with_blobs = blobs.columns_with_blobs(dataset.schema, columns)
         if with_blobs and self.search is not None:
             return blobs.FEW_ROWS
         if with_blobs:
-            fragments = fragments_of(dataset, part.ids)
             chosen = {"filter": self.filter, "fragments": fragments}
             return blobs.batch_rows(dataset, with_blobs, BATCH_ROWS, **chosen)
         if self.filter is not None or self.search is not None:
@@ -221,7 +265,7 @@ class Reading:
     def _largest_width(self, dataset: lance.LanceDataset) -> int:
         """Return the estimated bytes of a row, by its types or its files, whichever is larger."""
         rows = max(int(dataset.count_rows()), 1)
-        return max(self.with_width(dataset).width, stored_bytes(dataset) // rows)
+        return max(self._width_of_types(dataset), stored_bytes(dataset) // rows)
 
 
 # -- reader ----------------------------------------------------------------------------------------
@@ -389,6 +433,12 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
     return int(scanner.count_rows()) if is_by_index else None
 
 
+def _fits_one_task(dataset: lance.LanceDataset, predicate: str, width: int) -> bool:
+    """Return whether indices show that so few rows match that one task is enough."""
+    rows = rows_by_index(dataset, predicate)
+    return rows is not None and rows * width <= LEAST_BYTES
+
+
 def _may_use(index: Any, predicate: str) -> bool:
     """Return whether the predicate may name a column of an index, or a field in one."""
     names = (name.rpartition(".")[2].casefold() for name in index.field_names)
@@ -475,6 +525,8 @@ def partial_aggregates(
     predicate: str | None,
     wanted: Sequence[Aggregate],
     schema: pa.Schema,
+    *,
+    memory: int = SCAN_BYTES,
 ) -> pa.RecordBatch:
     """Return one row with the aggregates of some fragments, in the requested order.
 
@@ -483,6 +535,7 @@ def partial_aggregates(
 
     Args:
         schema: The schema of the result.
+        memory: About how many bytes the scan may hold.
 
     Raises:
         InvalidInputError: (13) a function is not one of `FUNCTIONS`, or a sum overflows.
@@ -497,18 +550,34 @@ def partial_aggregates(
             for state in states:
                 state.rows += rows
         elif ids != ():
-            scanner = dataset.scanner(
-                columns=columns,
-                filter=predicate,
-                fragments=fragments_of(dataset, ids),
-                with_row_id=not columns,
-                scan_in_order=False,
-            )
-            for batch in scanner.to_batches():
+            for batch in _batches_of(dataset, ids, columns, predicate, memory):
                 for state in states:
                     state.add(batch)
     values = [pa.array([s.value()], f.type) for s, f in zip(states, schema, strict=True)]
     return pa.RecordBatch.from_arrays(values, schema=schema)
+
+
+def _batches_of(
+    dataset: lance.LanceDataset,
+    ids: Sequence[int] | None,
+    columns: list[str],
+    predicate: str | None,
+    memory: int,
+) -> Iterator[pa.RecordBatch]:
+    read = columns_read(dataset.schema.names, columns, predicate)
+    fragments, most = fragments_of(dataset, ids), BATCH_ROWS
+    for run, limits in split_scan(
+        dataset, read, fragments=fragments, most_rows=most, memory=memory
+    ):
+        scanner = dataset.scanner(
+            columns=columns,
+            filter=predicate,
+            fragments=run,
+            with_row_id=not columns,
+            scan_in_order=False,
+            **({} if limits["batch_size"] == most else limits),
+        )
+        yield from scanner.to_batches()
 
 
 class _State:

@@ -27,7 +27,14 @@ from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 from lance_bridge import blobs
 from lance_bridge.catalog import Path
 from lance_bridge.connection import Connection
-from lance_bridge.dataset import NewTable, Rows, delete_rows, translate_query_errors
+from lance_bridge.dataset import (
+    NewTable,
+    Rows,
+    columns_read,
+    delete_rows,
+    scan_limits,
+    translate_query_errors,
+)
 from lance_bridge.dataset import create_table as create_with_rows
 from lance_bridge.errors import (
     display,
@@ -390,7 +397,10 @@ def fragments(catalog: CatalogAddress, args: Args) -> Answer:
 
 def _matching_fragments(dataset: lance.LanceDataset, wanted: str) -> set[int]:
     found: set[int] = set()
-    scanner = dataset.scanner(columns=[], filter=wanted, with_row_address=True, scan_in_order=False)
+    limits = scan_limits(dataset, columns_read(dataset.schema.names, [], wanted))
+    scanner = dataset.scanner(
+        columns=[], filter=wanted, with_row_address=True, scan_in_order=False, **limits
+    )
     for batch in scanner.to_batches():
         addresses = batch.column(ROW_ADDRESS).cast(pa.uint64()).to_numpy()
         found.update(np.unique(addresses >> np.uint64(_FRAGMENT_BITS)).tolist())

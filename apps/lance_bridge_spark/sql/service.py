@@ -22,6 +22,7 @@ from lance_bridge.errors import invalid, panics_as_errors
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
 from ..source import LanceSource
+from ..source.memory import scan_memory
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
 from . import alter_table, entries, new_tables, procedures
@@ -36,19 +37,20 @@ logger = logging.getLogger(__name__)
 
 
 def plan_read(args: Args) -> tuple[Answer, Parts]:
-    """``{options, schema, loaded?, local_rows?, local_bytes?}`` to tasks, or to the rows.
+    """``{options, schema, settings?, loaded?, local_rows?, local_bytes?}`` to tasks or rows.
 
-    ``options`` are those of the data source. ``loaded`` is the value that `load_table` returned, so
-    that the table is not loaded again. If the rows and bytes to read do not exceed ``local_…``, the
-    result is ``{local: true, rows}`` and the rows as an Arrow stream. Otherwise it is ``{local:
-    false, rows}``, the tasks' function and their partitions. ``rows`` is the maximum number of rows
-    to read, or null.
+    ``options`` are those of the data source, and ``settings`` those of `memory.SETTINGS`.
+    ``loaded`` is the value that `load_table` returned, so that the table is not loaded again. If
+    the rows and bytes to read do not exceed ``local_…``, the result is ``{local: true, rows}`` and
+    the rows as an Arrow stream. Otherwise it is ``{local: false, rows}``, the tasks' function and
+    their partitions. ``rows`` is the maximum number of rows to read, or null.
 
     Raises: TableNotFound, TableVersionNotFound, TableColumnNotFound, InvalidInput,
         ServiceUnavailable, InvalidTableState.
     """
     schema = _schema_of(args)
     source = LanceSource(_options_of(args))
+    source.memory = scan_memory(args.get("settings") or {})
     source.loaded = entries.loaded(args.get("loaded"))
     reader = source.reader(schema)
     rows = reader.rows_to_read()

@@ -26,6 +26,7 @@ final class ReadPlan {
     ObjectNode arguments = Service.object().put("schema", schema.json());
     arguments.set("options", Service.tree(all));
     arguments.set("loaded", options.loaded());
+    arguments.set("settings", Service.tree(ServiceSettings.memory(SparkSession.active())));
     if (local) {
       arguments.put("local_rows", ServiceSettings.localRows()).put("local_bytes", ServiceSettings.localBytes());
     }

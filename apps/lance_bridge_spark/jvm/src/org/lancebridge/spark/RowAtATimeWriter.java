@@ -24,6 +24,8 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
  */
 final class RowAtATimeWriter implements DataWriter<InternalRow> {
   private static final int ROWS_AT_ONCE = 128;
+  /** Rows are handed over when they have this many bytes, so that large rows do not fill the heap. */
+  private static final long BYTES_AT_ONCE = 4L << 20;
   private static final int QUEUED = 8;
   private static final long LOOK_AGAIN_MS = 50;
   private static final List<InternalRow> END = new ArrayList<>();
@@ -31,6 +33,7 @@ final class RowAtATimeWriter implements DataWriter<InternalRow> {
   private final DataWriter<InternalRow> inner;
   private final BlockingQueue<List<InternalRow>> queue = new ArrayBlockingQueue<>(QUEUED);
   private List<InternalRow> collected = new ArrayList<>(ROWS_AT_ONCE);
+  private long collectedBytes;
   private volatile Throwable failure;
   private Thread thread;
 
@@ -41,9 +44,11 @@ final class RowAtATimeWriter implements DataWriter<InternalRow> {
   @Override
   public void write(InternalRow row) throws IOException {
     collected.add(row.copy()); // Spark reuses the row object.
-    if (collected.size() == ROWS_AT_ONCE) {
+    collectedBytes += RowSizes.of(row);
+    if (collected.size() == ROWS_AT_ONCE || collectedBytes >= BYTES_AT_ONCE) {
       hand(collected);
       collected = new ArrayList<>(ROWS_AT_ONCE);
+      collectedBytes = 0;
     }
   }
 

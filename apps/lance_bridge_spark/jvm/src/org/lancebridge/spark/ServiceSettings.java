@@ -1,10 +1,14 @@
 package org.lancebridge.spark;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import org.apache.spark.network.util.JavaUtils;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 
 /** The settings of a session for its Python service, reads without tasks, and scans. */
@@ -31,6 +35,18 @@ final class ServiceSettings {
   /** The maximum size of these rows in bytes. */
   static long localBytes() {
     return JavaUtils.byteStringAsBytes(valueOf("local.bytes", "4m"));
+  }
+
+  /** The settings by which Python divides the memory of scans among the tasks of an executor. */
+  static Map<String, String> memory(SparkSession session) {
+    Map<String, String> found = new TreeMap<>();
+    for (String key : List.of(PREFIX + "scan.memory", "spark.master", "spark.executor.cores", "spark.task.cpus")) {
+      String value = session.conf().get(key, "");
+      if (!value.isEmpty()) {
+        found.put(key, value);
+      }
+    }
+    return found;
   }
 
   /** Whether tasks return columns; empty if that depends on the executors. */

@@ -48,7 +48,7 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
   }
 
   private Map<String, String> settings() {
-    Map<String, String> found = new TreeMap<>();
+    Map<String, String> found = new TreeMap<>(ServiceSettings.memory(session));
     CollectionConverters.asJava(session.conf().getAll()).forEach((key, value) -> {
       if (key.startsWith(PREFIX)) {
         found.put(key, value);

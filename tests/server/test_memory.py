@@ -105,6 +105,38 @@ def test_rows_go_through_in_bounded_memory(
     assert peaks["merge"] < PEAK_BYTES + count * _KEY_BYTES
 
 
+@pytest.mark.spec("server.md#memory-and-speed")
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [
+        pytest.param(800, 1 << 20, id="800 of 1 MiB"),
+        pytest.param(2100, 1 << 20, id="2,100 of 1 MiB", marks=pytest.mark.slow),
+        pytest.param(200, 10 << 20, id="200 of 10 MiB", marks=pytest.mark.slow),
+    ],
+)
+def test_large_values_go_through_in_bounded_memory(
+    running: GatewayProcess, count: int, size: int
+) -> None:
+    with httpx.Client(base_url=f"{running.url}/v1/table/{_ID}", timeout=3600) as http:
+        body = large_values(count, size)
+        done(http.post("/create", content=body, headers={"content-type": ARROW}))
+        peak(running)
+        assert count_rows(http) == count
+    assert peak(running) < PEAK_BYTES
+
+
+def large_values(count: int, size: int) -> Iterator[bytes]:
+    """Yield rows with values that do not compress, as an Arrow IPC stream."""
+    sink, random = Chunks(), np.random.default_rng(1)
+    schema = pa.schema([("id", pa.int64()), ("data", pa.binary())])
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for number in range(count):
+            columns = {"id": [number], "data": [random.bytes(size)]}
+            writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
+            yield sink.take()
+    yield sink.take()
+
+
 def stream(batches: int, first: int, compression: str | None) -> Iterator[bytes]:
     """Yield rows as an Arrow IPC stream, with keys from the first on."""
     sink = Chunks()

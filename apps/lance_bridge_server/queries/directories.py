@@ -18,7 +18,13 @@ from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, QueryTableRequestVector
 
 from lance_bridge import locations
-from lance_bridge.dataset import check_tag_name, has_dictionary
+from lance_bridge.dataset import (
+    READ_AHEAD,
+    check_tag_name,
+    columns_read,
+    has_dictionary,
+    scan_limits,
+)
 from lance_bridge.errors import LANCE_ERRORS, unsupported
 from lance_bridge_federated import FederatedNamespace
 
@@ -170,8 +176,6 @@ METHODS: Final[Mapping[str, Callable[..., Any]]] = {
 # -- scans -----------------------------------------------------------------------------------------
 
 
-_READ_AHEAD = 32 << 20
-"""Bytes that Lance reads ahead. Its default of 2 GiB is larger than most tables."""
 _SCAN_FIELDS = frozenset(
     {
         *("columns", "context", "filter", "id", "identity", "k", "offset", "prefilter", "vector"),
@@ -227,18 +231,16 @@ def _scan(directory: DirectoryNamespace, request: api.QueryTableRequest) -> pa.R
         raise _NotReadableError
     columns = request.columns
     wanted = (columns.column_names or columns.column_aliases) if columns else None
-    reader = (
-        lance.dataset(locations.for_lance(location), version=request.version)
-        .scanner(
-            columns=wanted,
-            filter=request.filter,
-            limit=request.k or None,
-            offset=request.offset or None,
-            with_row_id=bool(request.with_row_id),
-            io_buffer_size=_READ_AHEAD,
-        )
-        .to_reader()
-    )
+    dataset = lance.dataset(locations.for_lance(location), version=request.version)
+    limits = scan_limits(dataset, columns_read(dataset.schema.names, wanted, request.filter))
+    reader = dataset.scanner(
+        columns=wanted,
+        filter=request.filter,
+        limit=request.k or None,
+        offset=request.offset or None,
+        with_row_id=bool(request.with_row_id),
+        **{"io_buffer_size": READ_AHEAD, **limits},
+    ).to_reader()
     if has_dictionary(reader.schema):
         raise _NotReadableError
     return with_first_batch(reader)

@@ -37,7 +37,10 @@ _THREADS = 16
 _CHECKSUM = ".crc"
 """The suffix of files that Hadoop writes beside those in local directories."""
 _BATCH: dict[str, int] = {"batch_size": 1024, "batch_readahead": 4, "fragment_readahead": 1}
-"""Bounds memory: rows may hold images."""
+_BATCH_BYTES = 4 << 20
+"""Bounds of memory: rows may hold images."""
+_WITH_COUNTS = ("parquet", "orc", "arrow")
+"""Formats whose files say how many rows they have."""
 
 
 class ArrowFiles(Model):
@@ -114,7 +117,14 @@ class ArrowFiles(Model):
             ServiceUnavailableError: (17)
         """
         with _reading(self.path):
-            yield from self._dataset(self.schema).scanner(**_BATCH).to_batches()
+            batch = {**_BATCH, "batch_size": self._rows_at_once()}
+            yield from self._dataset(self.schema).scanner(**batch).to_batches()
+
+    def _rows_at_once(self) -> int:
+        most = _BATCH["batch_size"]
+        if self.format not in _WITH_COUNTS:
+            return most  # pyarrow reads them in blocks of bytes
+        return min(max(_BATCH_BYTES * self.count_rows() // max(self.bytes, 1), 1), most)
 
     def _dataset(self, columns: pa.Schema) -> ds.FileSystemDataset:
         system, root = _file_system(self.path)

@@ -346,3 +346,13 @@ def test_lines_of_json_are_converted(scene: Scene) -> None:
 
 def _sorted(row: dict[str, Any]) -> str:
     return json.dumps(row, sort_keys=True)
+
+
+@pytest.mark.quick
+def test_large_values_are_read_in_small_batches(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    rows = pa.table({"id": range(60), "b": [random.bytes(500_000) for _ in range(60)]})
+    found = ArrowFiles.at_path(str(write(tmp_path / "files", a=rows)), "parquet", {})
+    batches = [*found.batches()]
+    assert max(batch.nbytes for batch in batches) < 5 << 20
+    assert pa.Table.from_batches(batches).equals(rows)

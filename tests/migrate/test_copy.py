@@ -27,11 +27,18 @@ from servers.glue_server import ACCOUNT, GlueServer
 from servers.hive_entries import raw_client
 
 from lance_bridge import blobs
+from lance_bridge.dataset import BATCH_BYTES
 from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import copy_files, files_of
-from lance_bridge_migrate.migrations.registration import compare
+from lance_bridge_migrate.migrations.registration import (
+    compare,
+    read_all,
+    read_rows,
+    rows_per_batch,
+    sizes_of,
+)
 
 from .places import (
     Place,
@@ -514,6 +521,21 @@ def test_lists_are_different_if_they_are_divided_differently(tmp_path: Path, lev
     one, two = (pa.table({"x": x}) for x in ([[NAN], [1.0, 2.0]], [[NAN, 1.0], [2.0]]))
     name = "sample" if level is Level.SAMPLE else "values"
     assert failed_checks(one, two, tmp_path, level) == [(name, "x")]
+
+
+@quick
+@pytest.mark.parametrize("level", [Level.SAMPLE, Level.CHECKSUMS], ids=str)
+def test_large_values_are_compared_in_small_batches(tmp_path: Path, level: Level) -> None:
+    random = np.random.default_rng(5)
+    rows = pa.table({"id": range(80), "b": [random.bytes(500_000) for _ in range(80)]})
+    found, numbers = dataset(tmp_path / "t", rows), list(range(80))
+    parts = [*read_rows(found, numbers, sizes_of(found, numbers))]
+    parts += read_all(found, rows_per_batch(found))
+    assert max(each.nbytes for each in parts) <= 1.1 * BATCH_BYTES
+    changed = rows.set_column(1, "b", pa.array([*rows["b"].to_pylist()[:-1], b"other"]))
+    assert failed_checks(rows, rows, tmp_path / "same", level) == []
+    name = "sample" if level is Level.SAMPLE else "values"
+    assert failed_checks(rows, changed, tmp_path / "changed", level) == [(name, "b")]
 
 
 # -- blobs -----------------------------------------------------------------------------------------

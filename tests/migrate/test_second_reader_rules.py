@@ -30,6 +30,7 @@ from lance_bridge_migrate.second_reader.metadata import (
     read_snapshot,
     schema_of_avro,
 )
+from lance_bridge_migrate.second_reader.rows import rows_at_once
 from lance_bridge_migrate.second_reader.storage import (
     Storage,
     StoredFile,
@@ -569,3 +570,11 @@ def test_rows_and_columns_of_iceberg_are_those_of_its_metadata(
     )
     with pytest.raises(UnreachableError):
         read_snapshot(None, Files({}), source)
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "expected"),
+    [(100, 10, 1 << 14), (64 << 20, 64, 8), (640 << 20, 64, 1), (0, 0, 1)],
+)
+def test_rows_are_read_by_their_size(size: int, rows: int, expected: int) -> None:
+    assert rows_at_once(size, rows) == expected

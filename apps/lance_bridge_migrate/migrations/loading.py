@@ -53,10 +53,10 @@ from ..spark.writing import Loaded, append, bytes_of, rows_added
 from ..targets import load_own_table, step_with_data
 from .registration import (
     EntryFacts,
-    batch_rows,
     compare_values,
     read_all,
     read_rows,
+    rows_per_batch,
     sample_row_numbers,
     sizes_of,
 )
@@ -439,7 +439,7 @@ def checks(work: StepContext, facts: ArrowFacts, level: Level) -> Iterator[Check
     yield Check(name="rows", ok=rows == found, expected=rows, found=found)
     if rows != found or not level.includes(Level.SAMPLE):
         return
-    size = min(_ROWS, batch_rows(dataset))
+    size = min(_ROWS, rows_per_batch(dataset))
     source = _of_size(ToLance(files.batches(), columns, _names(facts)), size)
     if level.includes(Level.CHECKSUMS):
         with translate_lance_errors(f"The rows of {dataset.uri} could not be compared"):

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from lance_bridge import blobs, locations
 from lance_bridge.catalog import Path
+from lance_bridge.dataset import READ_AHEAD, batch_rows, row_bytes
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, translate_lance_errors
 from lance_bridge.records import check_properties
@@ -206,7 +207,7 @@ _SAMPLE = 100
 _BATCH = 4096
 _ROW_ID = "_rowid"
 Sizes = np.ndarray[Any, Any]
-"""The bytes of the blobs of rows."""
+"""The bytes of rows."""
 
 
 def compare(
@@ -230,7 +231,7 @@ def compare(
         if rows != found or schemas[0] != schemas[1]:
             return
         if level.includes(Level.CHECKSUMS):
-            most = min(map(batch_rows, (source, target)))
+            most = min(map(rows_per_batch, (source, target)))
             pair = (read_all(source, most), read_all(target, most))
             yield from compare_values("values", *pair, source.schema.names)
         elif level.includes(Level.SAMPLE):
@@ -246,15 +247,18 @@ def sample_row_numbers(rows: int) -> list[int]:
     return [] if not count else sorted({i * (rows - 1) // max(count - 1, 1) for i in range(count)})
 
 
-def batch_rows(dataset: lance.LanceDataset) -> int:
-    """Return how many rows a batch may have, so that its blobs fit in memory."""
+def rows_per_batch(dataset: lance.LanceDataset) -> int:
+    """Return how many rows a batch may have, so that it fits in memory."""
     with_blobs = _with_blobs(dataset)
-    return blobs.batch_rows(dataset, with_blobs, _BATCH) if with_blobs else _BATCH
+    most = blobs.batch_rows(dataset, with_blobs, _BATCH) if with_blobs else _BATCH
+    return batch_rows(dataset, most_rows=most)
 
 
 def read_all(dataset: lance.LanceDataset, rows: int) -> Iterator[pa.RecordBatch]:
     """Return all rows in their order, with the bytes of blobs, in batches of so many rows."""
     arguments = blobs.scan_arguments(dataset.schema, dataset.schema.names)
+    if rows < _BATCH:
+        arguments["io_buffer_size"] = READ_AHEAD
     scanner = dataset.scanner(
         batch_size=rows, strict_batch_size=True, scan_in_order=True, **arguments
     )
@@ -262,9 +266,9 @@ def read_all(dataset: lance.LanceDataset, rows: int) -> Iterator[pa.RecordBatch]
 
 
 def sizes_of(dataset: lance.LanceDataset, numbers: list[int]) -> Sizes:
-    """Return the bytes of the blobs of some rows; of those inside other types, an estimate."""
+    """Return the bytes of some rows: of blobs in top-level columns exactly."""
     with_blobs = _with_blobs(dataset)
-    sizes = np.zeros(len(numbers), np.int64)
+    sizes = np.full(len(numbers), row_bytes(dataset), np.int64)
     for column in dataset.take(numbers, columns=with_blobs).columns if with_blobs else ():
         found = blobs.row_sizes([column.combine_chunks()])
         sizes += blobs.UNKNOWN_SIZE if found is None else found
@@ -275,11 +279,12 @@ def read_rows(dataset: lance.LanceDataset, numbers: list[int], sizes: Sizes) -> 
     """Yield rows by their numbers, with the bytes of blobs, in tables that fit in memory.
 
     Args:
-        sizes: The bytes of the blobs of each of the rows.
+        sizes: The bytes of each of the rows.
     """
     names = dataset.schema.names
     if not _with_blobs(dataset):
-        yield dataset.take(numbers)
+        for start, length in blobs.slices(sizes, len(numbers)):
+            yield dataset.take(numbers[start : start + length])
         return
     ids = dataset.take(numbers, columns=[_ROW_ID]).column(_ROW_ID).combine_chunks()
     for start, length in blobs.slices(sizes, len(numbers)):

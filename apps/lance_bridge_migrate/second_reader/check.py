@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lance_bridge.dataset import batch_rows, scan_limits
 from lance_bridge.errors import translate_lance_errors
 from lance_bridge.names import first_names
 
@@ -28,12 +29,11 @@ from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark import sources
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
-from ..spark.writing import bytes_of
 from . import columns, csv_check, json_check, metadata
 from .columns import Difference
 from .hashes import Hashes, combined
 from .metadata import FileSchemas
-from .rows import Column, FileRows, SourceRows, TextRows, columns_of, rows_at_once
+from .rows import MOST_ROWS, Column, FileRows, SourceRows, TextRows, columns_of
 from .storage import (
     ACCEPT,
     Storage,
@@ -548,7 +548,7 @@ def _sums(batches: Iterator[list[Hashes]], columns: int) -> list[str]:
 
 def _rows_of(rows: SourceRows, dataset: lance.LanceDataset) -> Iterator[list[Hashes]]:
     names = [each.field.name for each in rows.columns]
-    scanner = dataset.scanner(columns=names, batch_size=_batch_size(dataset))
+    scanner = dataset.scanner(columns=names, **scan_limits(dataset, names, most_rows=MOST_ROWS))
     for batch in scanner.to_batches():
         yield _hashes(rows, batch)
 
@@ -558,10 +558,6 @@ def _hashes(rows: SourceRows, batch: Any) -> list[Hashes]:
         each.hashes(batch.column(each.field.name), old_calendar=rows.old_calendar)
         for each in rows.columns
     ]
-
-
-def _batch_size(dataset: lance.LanceDataset) -> int:
-    return rows_at_once(bytes_of(dataset), dataset.count_rows())
 
 
 def _compare_sample(rows: FileRows, dataset: lance.LanceDataset) -> Check:
@@ -584,8 +580,10 @@ def _with_values(
 ) -> Iterator[list[Hashes]]:
     """Yield the rows of the table with some values in a column."""
     names, first = [each.field.name for each in rows.columns], 0
-    size = _batch_size(dataset)
-    scanner = dataset.scanner(columns=[column.field.name], batch_size=size, scan_in_order=True)
+    size = batch_rows(dataset, names, most_rows=MOST_ROWS)
+    searched = [column.field.name]
+    limits = scan_limits(dataset, searched, most_rows=MOST_ROWS)
+    scanner = dataset.scanner(columns=searched, scan_in_order=True, **limits)
     for batch in scanner.to_batches():
         hashed = column.hashes(batch.column(0), old_calendar=rows.old_calendar)
         is_there = np.isin(hashed, values)

@@ -37,7 +37,7 @@ from .storage import (
     spread,
 )
 
-_BATCH_BYTES, _SMALLEST, _LARGEST = 8 << 20, 64, 1 << 14
+_BATCH_BYTES, MOST_ROWS = 8 << 20, 1 << 14
 """Of a batch of rows: rows may hold images."""
 _TYPE_TEXT, _DEFAULT = "__CHAR_VARCHAR_TYPE_STRING", "EXISTS_DEFAULT"
 """Keys in the metadata of Spark's columns."""
@@ -285,7 +285,7 @@ class _Orc:
 
 def rows_at_once(size: int, rows: int) -> int:
     """Return the number of rows of a batch: fewer of large rows, such as those with images."""
-    return min(max(_BATCH_BYTES * rows // max(size, 1), _SMALLEST), _LARGEST)
+    return min(max(_BATCH_BYTES * rows // max(size, 1), 1), MOST_ROWS)
 
 
 # -- texts -----------------------------------------------------------------------------------------

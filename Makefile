@@ -248,7 +248,8 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 	@$(PY) -m bench start
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet, with 22 queries (20 GB of disk, hours)
-	@$(PY) -m bench spark
+	@$(PY) -m bench spark && echo
+	@$(PY) -m bench pictures --pictures 2000
 
 bench-server: $(STAMP) ## measure the gateway against pylance's RestAdapter and direct calls, and the catalog page with 100,000 tables
 	@$(PY) -m bench server

@@ -29,6 +29,7 @@ SUITES = {
     "memory": "memory",
     "start": "start",
     "spark": "spark",
+    "pictures": "pictures",
     "migrate": "migrate",
     "server": "server",
 }

@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -137,8 +137,14 @@ class Setup:
         return str(self.directory / "parquet")
 
     @contextmanager
-    def session(self, cores: int = 2) -> Iterator[SparkSession]:
-        """Yield a session on some cores that has the catalog by its settings alone."""
+    def session(
+        self, cores: int = 2, more: Mapping[str, str] | None = None
+    ) -> Iterator[SparkSession]:
+        """Yield a session on some cores that has the catalog by its settings alone.
+
+        Args:
+            more: Further settings.
+        """
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         root = Path(__file__).parents[1]
@@ -154,7 +160,7 @@ class Setup:
             "spark.sql.warehouse.dir": str(self.directory / "spark-warehouse"),
         }
         prod = {"impl": "hive", "uri": self.metastore}
-        conf: dict[str, Any] = {**settings({CATALOG: prod}, given)}
+        conf: dict[str, Any] = {**settings({CATALOG: prod}, given), **(more or {})}
         spark = SparkSession.builder.config(map=conf).getOrCreate()
         try:
             yield spark

@@ -21,7 +21,10 @@ from servers.processes import run_command
 pytestmark = pytest.mark.checks
 
 REPOSITORY = Path(__file__).parents[2]
-SUITES = ["hive", "glue", "unity", "operations", "memory", "start", "spark", "migrate", "server"]
+SUITES = [
+    *("hive", "glue", "unity", "operations", "memory", "start", "spark", "pictures", "migrate"),
+    "server",
+]
 SCRIPTS = [("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
 DEMO = Path(__file__).parents[2] / "demo" / "run.py"
 SECONDS = 480

@@ -43,7 +43,16 @@ from .records import (
     replace_visible,
     visible_properties,
 )
-from .storage import MAIN, Claims, Presence, TableFiles, TableStorage, find_presence
+from .storage import (
+    MAIN,
+    Claims,
+    Presence,
+    TableFiles,
+    TableStorage,
+    VersionDirectory,
+    find_presence,
+)
+from .storage.manifests import Scheme
 from .storage_options import sanitize_options, without_authentication
 
 if TYPE_CHECKING:
@@ -389,6 +398,30 @@ class TableEntry:
     def files(self, *, write: bool = False) -> TableFiles:
         """Return the files at the location, with the rights to read them or to write."""
         return TableFiles(self.storage(write=write), self.location)
+
+    def latest_in_storage(self) -> int:
+        """Return the latest version at the location, or 0; Lance commits on top of it.
+
+        Raises:
+            InvalidTableStateError: (19) no catalog can hold its versions: it has branches, or
+                manifests of the first naming scheme.
+        """
+        files = self.files(write=True)
+        if files.list("tree") or files.list("_refs/branches"):
+            raise InvalidTableStateError(
+                f"Table '{self.name}' has branches, which its catalog cannot hold: delete them "
+                "first"
+            )
+        latest = VersionDirectory(files).latest()
+        if latest is None:
+            return 0
+        if latest.scheme is not Scheme.V2:
+            raise InvalidTableStateError(
+                f"The manifests of table '{self.name}' are named in scheme "
+                f"{latest.scheme.value}: rename them first, with migrate_manifest_paths_v2 of "
+                "pylance"
+            )
+        return latest.version
 
     def storage_options(
         self, *, vend: bool | None = None, write: bool = False

@@ -44,11 +44,10 @@ from .errors import (
     translate_lance_errors,
 )
 from .managed import OutOfBand, conversion, mark, out_of_band
-from .managed.batch_records import latest_state
+from .managed.batches import latest_state
 from .managed.commits import TableView
 from .managed.conversion import LateCommit, Made, remove_from_new_table, require_part
 from .managed.mark import Mark
-from .managed.versions import latest_in_storage
 from .managed_state import RELEASED
 from .records import PUBLISH_COLUMNS, PUBLISHED, Published, TableRecord
 from .requests import LATEST, Ref
@@ -364,15 +363,6 @@ class Table(TableEntry):
         """
         with conversion.finished_for_removal(self) as finished:
             yield finished
-
-    def latest_in_storage(self) -> int:
-        """Return the latest version at the location, or 0; Lance commits on top of it.
-
-        Raises:
-            InvalidTableStateError: (19) no catalog can hold its versions: it has branches, or
-                manifests of the first naming scheme.
-        """
-        return latest_in_storage(self)
 
     def other_manager(self) -> Mark | None:
         """Return the mark of another entry that manages the versions at the location, if any.

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import batch_recovery as recovery
+from lance_bridge.managed import batches
 from lance_bridge.storage.store import TableFiles
 
 from .managed_tables import Death
@@ -179,11 +179,11 @@ def install_steps(patch: pytest.MonkeyPatch, server: MemoryServer) -> None:
 
     patch.setattr(MemoryCatalog, "load_table", load_table)
     patch.setattr(MemoryServer, "change", change_at_once)
-    patch.setattr(recovery, "STALLED_SECONDS", 0.0)
-    patch.setattr(recovery, "SECONDS_PER_TABLE", 0.0)
-    patch.setattr(recovery, "POLL_SECONDS", 0.0)
+    patch.setattr(batches, "STALLED_SECONDS", 0.0)
+    patch.setattr(batches, "SECONDS_PER_TABLE", 0.0)
+    patch.setattr(batches, "POLL_SECONDS", 0.0)
     one_by_one = nullcontext(SimpleNamespace(map=map))  # a client does one thing after the other
-    patch.setattr(recovery, "ThreadPoolExecutor", lambda _: one_by_one)
+    patch.setattr(batches, "ThreadPoolExecutor", lambda _: one_by_one)
     server.fault = fault
 
 

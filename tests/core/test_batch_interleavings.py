@@ -33,7 +33,7 @@ from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.dataset import transactions, versions
 from lance_bridge.errors import OutcomeUnknownError, table_not_found
 from lance_bridge.managed import compare_and_set, conversion, out_of_band
-from lance_bridge.managed.batch_records import latest_state
+from lance_bridge.managed.batches import latest_state
 from lance_bridge.managed_state import State, as_managed, parse_state
 from lance_bridge.records import LANCE, TABLE_TYPE
 from lance_bridge.storage.lance_files import divide

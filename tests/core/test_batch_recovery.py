@@ -17,9 +17,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.managed import batch_recovery as recovery
-from lance_bridge.managed import compare_and_set
-from lance_bridge.managed.batch_records import BatchRecord, Outcome
+from lance_bridge.managed import batches, compare_and_set
+from lance_bridge.managed.batches import BatchRecord, Outcome
 from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
@@ -69,9 +68,9 @@ BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have stalled batches aborted soon."""
-    monkeypatch.setattr(recovery, "STALLED_SECONDS", 0.05)
-    monkeypatch.setattr(recovery, "SECONDS_PER_TABLE", 0.0)
-    monkeypatch.setattr(recovery, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(batches, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(batches, "SECONDS_PER_TABLE", 0.0)
+    monkeypatch.setattr(batches, "POLL_SECONDS", 0.01)
 
 
 def seen(ns: MemoryNamespace) -> list[list[int]]:
@@ -275,9 +274,9 @@ def test_a_batch_is_waited_for_before_it_is_aborted(
         assert is_waiting.wait(timeout=30)
 
     entries = create_and_stage(namespace, *TABLES)
-    is_waiting, await_outcome_of = Event(), recovery._await_outcome
-    monkeypatch.setattr(recovery, "_await_outcome", await_outcome)
-    monkeypatch.setattr(recovery, "STALLED_SECONDS", 60.0)
+    is_waiting, await_outcome_of = Event(), batches._await_outcome
+    monkeypatch.setattr(batches, "_await_outcome", await_outcome)
+    monkeypatch.setattr(batches, "STALLED_SECONDS", 60.0)
     writer = Thread(target=insert, args=(another(namespace), OTHER))
     meanwhile_at_outcome(monkeypatch, write)
     assert create_all(namespace, entries) == [2, 2, 2]
@@ -353,10 +352,10 @@ def test_a_participant_that_was_dropped_by_others_does_not_stop_the_rest(
 MANY = 60
 NAMES = [f"t{number:02}" for number in range(MANY)]
 PATIENT = {
-    name: getattr(recovery, name)
+    name: getattr(batches, name)
     for name in ("STALLED_SECONDS", "SECONDS_PER_TABLE", "POLL_SECONDS")
 }
-LONGEST = recovery.STALLED_SECONDS + 3 * recovery.POLL_SECONDS
+LONGEST = batches.STALLED_SECONDS + 3 * batches.POLL_SECONDS
 
 
 @dataclass
@@ -381,7 +380,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which a writer waits for a batch."""
     clock = Clock()
     for name, value in {**PATIENT, "time": clock}.items():
-        monkeypatch.setattr(recovery, name, value)
+        monkeypatch.setattr(batches, name, value)
     return clock
 
 
@@ -430,8 +429,8 @@ def test_a_dead_client_is_waited_for_as_long_whatever_the_number_of_tables(
     prepared: int, batch: Batch, clock: Clock
 ) -> None:
     batch.prepare(prepared)
-    recovery.resolve_batch(batch.load(0))
-    assert recovery.STALLED_SECONDS < clock.now < LONGEST
+    batches.resolve_batch(batch.load(0))
+    assert batches.STALLED_SECONDS < clock.now < LONGEST
     assert batch.states() == {(0, False)}
 
 
@@ -444,8 +443,8 @@ def test_a_client_that_makes_progress_is_waited_for(batch: Batch, clock: Clock) 
 
     batch.prepare()
     clock.act = go_on
-    recovery.resolve_batch(batch.load(0))
-    assert clock.now > recovery.STALLED_SECONDS
+    batches.resolve_batch(batch.load(0))
+    assert clock.now > batches.STALLED_SECONDS
     assert batch.states() == {(1, False)}
 
 
@@ -460,8 +459,8 @@ def test_a_client_that_dies_on_its_way_is_waited_for_from_its_last_progress(
 
     batch.prepare()
     clock.act = go_on
-    recovery.resolve_batch(batch.load(0))
-    assert recovery.STALLED_SECONDS < clock.now < ends + LONGEST
+    batches.resolve_batch(batch.load(0))
+    assert batches.STALLED_SECONDS < clock.now < ends + LONGEST
     assert batch.states() == {(0, False)}
 
 
@@ -474,8 +473,8 @@ def test_a_client_that_is_far_too_slow_is_aborted_in_spite_of_its_progress(
 
     batch.prepare()
     clock.act = go_on
-    recovery.resolve_batch(batch.load(0))
-    limit = recovery.STALLED_SECONDS + recovery.SECONDS_PER_TABLE * MANY
+    batches.resolve_batch(batch.load(0))
+    limit = batches.STALLED_SECONDS + batches.SECONDS_PER_TABLE * MANY
     assert limit < clock.now < limit + 3
     assert batch.states() == {(0, False)}
 
@@ -492,7 +491,7 @@ def test_few_entries_are_read_to_see_how_far_a_client_is(
         return connection.catalog.load_table(path)
 
     monkeypatch.setattr(type(table.connection), "find_table", find_table)
-    progress = recovery._Progress(table.connection, batch.intent)
+    progress = batches._Progress(table.connection, batch.intent)
     paths = [at(name) for name in NAMES]
     assert progress._count_prepared(paths) == 40
     assert len(reads) < 10

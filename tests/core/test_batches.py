@@ -10,7 +10,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed.batch_records import latest_state
+from lance_bridge.managed.batches import latest_state
 from lance_bridge.storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table

@@ -12,7 +12,7 @@ from lance_bridge import managed_state
 from lance_bridge.dataset import versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import conversion, out_of_band
-from lance_bridge.managed.batch_records import latest_state
+from lance_bridge.managed.batches import latest_state
 from lance_bridge.storage.manifests import Scheme, Staged, name_of
 
 from .interleaving import Client, manifest

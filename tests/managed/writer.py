@@ -31,7 +31,7 @@ from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailab
 
 import lance_bridge
 from lance_bridge.entry import TableEntry
-from lance_bridge.managed import batch_recovery as recovery
+from lance_bridge.managed import batches
 from lance_bridge.managed_state import PreparedVersion
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.testing.calls import ipc
@@ -288,7 +288,7 @@ class BatchWriter:
 
 def run_batches(job: BatchJob) -> None:
     """Do one job, and write down how long it takes to end each batch of another client."""
-    end_batch, reload = recovery._end_batch, TableEntry.reloaded
+    end_batch, reload = batches._end_batch, TableEntry.reloaded
     reads: list[float] = []
 
     def timed_reload(table: TableEntry) -> TableEntry:
@@ -304,7 +304,7 @@ def run_batches(job: BatchJob) -> None:
         with _recoveries(job).open("a") as record:
             record.write(f"{time.monotonic() - began} {max(reads, default=0.0)}\n")
 
-    recovery._end_batch = timed
+    batches._end_batch = timed
     TableEntry.reloaded = timed_reload  # type: ignore[method-assign,assignment]  # in this process
     BatchWriter(job).run()
 

@@ -55,9 +55,8 @@ from ..storage.manifests import (
     require_scheme,
     version_conflict,
 )
-from . import batch_recovery, compare_and_set, mark, out_of_band
-from .batch_records import BatchRecord, Outcome
-from .batch_recovery import finish_entries
+from . import batches, compare_and_set, mark, out_of_band
+from .batches import BatchRecord, Outcome, finish_entries
 from .versions import ManagedDirectory, managed_directory
 
 ResultT = TypeVar("ResultT")
@@ -203,7 +202,7 @@ class CatalogCommit(Commit):
             now = self.table.reloaded()
             if now.managed is None or now.managed.prepared is None:
                 raise
-            table = batch_recovery.resolve_batch(now)
+            table = batches.resolve_batch(now)
             if table.managed != self.old.without_pending():
                 raise
             compare_and_set.swap(table, self.new, self._precedes)
@@ -214,7 +213,7 @@ class CatalogCommit(Commit):
             compare_and_set.swap(self.table, self.new, self._precedes)
         except ConcurrentModificationError:
             table = compare_and_set.wait_until_unlocked(
-                batch_recovery.resolve_batch(self.table.reloaded())
+                batches.resolve_batch(self.table.reloaded())
             )
             if table.managed != self.old.without_pending():
                 raise
@@ -302,7 +301,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     """
     refuse_metadata(table.path, staged)
     require_scheme(table.path, staged, Scheme.V2)
-    table = compare_and_set.wait_until_unlocked(batch_recovery.resolve_batch(table))
+    table = compare_and_set.wait_until_unlocked(batches.resolve_batch(table))
     mark.ensure(table)
     state = table.managed_state()
     directory = managed_directory(table, write=True)

@@ -41,8 +41,8 @@ from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage import MAIN
 from ..storage.manifest_content import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
-from . import batch_recovery, compare_and_set, mark, out_of_band
-from .versions import ManagedDirectory, latest_in_storage, managed_directory
+from . import batches, compare_and_set, mark, out_of_band
+from .versions import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def resolve_batch_before_removal(table: EntryT) -> EntryT:
             be lost with the entry.
     """
     try:
-        return batch_recovery.resolve_batch(table)
+        return batches.resolve_batch(table)
     except InvalidTableStateError as error:
         logger.warning("%s is removed without a version of a batch: %s", table.name, error)
         return table
@@ -154,7 +154,7 @@ def _begin(table: EntryT, *, force: bool = False) -> EntryT:
         table, state = _with_inherited_policy(table), None
         with suppress(ConcurrentModificationError), _marked(table, force=force) as own:
             # Held, until the versions are adopted that were committed before the entry was changed.
-            state = batch_recovery.begin_conversion(latest_in_storage(table))
+            state = batches.begin_conversion(table.latest_in_storage())
             _alter(table.with_record(as_managed(table.record, state, guard, own)))
         table = table.reloaded()
         if state is not None and table.managed == state:
@@ -178,7 +178,7 @@ def _former_manager(table: TableEntry) -> Iterator[TableEntry | None]:
     if former is None:
         yield None
         return
-    with compare_and_set.held(batch_recovery.resolve_batch(former)) as held:
+    with compare_and_set.held(batches.resolve_batch(former)) as held:
         managed_directory(held, write=True).finish()
         yield held
 
@@ -188,10 +188,10 @@ def _take_back(table: EntryT) -> EntryT:
 
     Those that the other one committed become versions of this entry.
     """
-    with compare_and_set.held(batch_recovery.resolve_batch(table)) as held:
+    with compare_and_set.held(batches.resolve_batch(table)) as held:
         own = {MARK: mark.place(held, force=True)}
         managed_directory(held, write=True).finish()
-        latest = max(held.managed_state().version, latest_in_storage(held))
+        latest = max(held.managed_state().version, held.latest_in_storage())
         marked = held.record.with_properties({**held.record.properties, **own})
         compare_and_set.swap(held.with_record(marked), State(latest))
     return table.reloaded()
@@ -250,7 +250,7 @@ def _finish_conversion(table: EntryT) -> EntryT:
     versions themselves. If that fails, the table is returned to its storage.
     """
     try:
-        return batch_recovery.finish_conversion(table)
+        return batches.finish_conversion(table)
     except LanceNamespaceError:
         with suppress(LanceNamespaceError):  # the hold ends, and the next writer finishes it
             _alter(table.with_record(as_unmanaged(table.record)))
@@ -308,7 +308,7 @@ def require_finished(table: EntryT) -> EntryT:
     Raises:
         PermissionDeniedError: (15) or another error of the storage.
     """
-    table = batch_recovery.resolve_batch(table.reloaded())
+    table = batches.resolve_batch(table.reloaded())
     directory = managed_directory(table, write=True)
     directory.latest()  # raises if it is gone
     directory.finish()
@@ -328,7 +328,7 @@ def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
 
 def end(table: EntryT, holder: str = "") -> EntryT:
     """Implement `Table.release`."""
-    table = batch_recovery.resolve_batch(table)
+    table = batches.resolve_batch(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.latest()  # raises if it is gone, and nothing else has its rows
@@ -467,7 +467,7 @@ def _is_part(table: EntryT, commit: LateCommit, *, is_last: bool) -> bool:
     if not table.record.is_managed:
         return _is_in_storage(table, commit)
     table.require_own_versions()
-    table = batch_recovery.resolve_batch(table)
+    table = batches.resolve_batch(table)
     directory = managed_directory(table, write=True)
     directory.finish()
     is_there = commit.find(directory) is not None

@@ -31,8 +31,8 @@ from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.lance_files import DATA
 from ..storage.manifest_content import ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, name_of
-from . import batch_recovery, compare_and_set, mark
-from .batch_records import latest_state
+from . import batches, compare_and_set, mark
+from .batches import latest_state
 from .unique_rows import find_unique_rows, has_rows_of, read_manifests
 from .versions import (
     QUARANTINED,
@@ -57,9 +57,9 @@ def adopt_next(table: EntryT) -> EntryT | None:
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
-        InvalidTableStateError: (19) as `batch_recovery.resolve_batch`.
+        InvalidTableStateError: (19) as `batches.resolve_batch`.
     """
-    table = batch_recovery.resolve_batch(table)
+    table = batches.resolve_batch(table)
     compare_and_set.require_unlocked(table)
     directory = managed_directory(table, write=True)
     directory.finish()
@@ -242,7 +242,7 @@ def adopt(table: TableEntry) -> int:
         ConcurrentModificationError: (14) another client commits.
     """
     mark.require_manager(table)
-    table = batch_recovery.resolve_batch(table)
+    table = batches.resolve_batch(table)
     _find_latest_adoptable(table)
     with compare_and_set.held(table) as held:  # else another client could quarantine them
         latest = _find_latest_adoptable(held)
@@ -507,9 +507,9 @@ def quarantine(table: TableEntry) -> None:
     Raises:
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) they may be all that is left of the table's rows.
-        InvalidTableStateError: (19) as `batch_recovery.resolve_batch`.
+        InvalidTableStateError: (19) as `batches.resolve_batch`.
     """
-    now = batch_recovery.resolve_batch(table.reloaded())
+    now = batches.resolve_batch(table.reloaded())
     mark.require_manager(now)
     directory = managed_directory(now, write=True)
     directory.latest()  # raises if it is gone

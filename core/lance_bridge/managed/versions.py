@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
+from lance_namespace.errors import LanceNamespaceError
 
 from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
@@ -20,7 +20,7 @@ from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest,
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.store import TableFiles, discard
 from . import mark
-from .batch_records import latest_state
+from .batches import latest_state
 
 QUARANTINED = ".manifest-foreign"
 """Part of a quarantined manifest's file name; Lance does not treat such a file as a version."""
@@ -428,30 +428,12 @@ def _quarantine_path(path: str) -> str:
     return path.removesuffix(".manifest") + QUARANTINED
 
 
-def latest_in_storage(table: TableEntry) -> int:
-    """Implement `Table.latest_in_storage`."""
-    files = table.files(write=True)
-    if files.list("tree") or files.list("_refs/branches"):
-        raise InvalidTableStateError(
-            f"Table '{table.name}' has branches, which its catalog cannot hold: delete them first"
-        )
-    latest = VersionDirectory(files).latest()
-    if latest is None:
-        return 0
-    if latest.scheme is not Scheme.V2:
-        raise InvalidTableStateError(
-            f"The manifests of table '{table.name}' are named in scheme {latest.scheme.value}: "
-            "rename them first, with migrate_manifest_paths_v2 of pylance"
-        )
-    return latest.version
-
-
 def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirectory:
     """Return the versions of an implementation-managed table.
 
     Raises:
         InvalidInputError: (13) its storage manages the table.
-        InvalidTableStateError: (19) as `batch_records.latest_state`.
+        InvalidTableStateError: (19) as `batches.latest_state`.
     """
     own = table.record.properties.get(MARK, "")
     return ManagedDirectory(table.files(write=write), latest_state(table), own)

@@ -20,7 +20,7 @@ from ..errors import (
     table_already_exists,
     unsupported,
 )
-from ..managed import batch_recovery, mark
+from ..managed import batches, mark
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
 from ..storage import DataState
@@ -54,7 +54,7 @@ def rename(table: Table, new_path: Path) -> None:
     if table.require_not_missing().state is not DataState.PRESENT:
         # If the location is empty, the next table of the old name would be given it, too.
         reserve_if_free(table)
-    resolved = batch_recovery.resolve_batch(table)
+    resolved = batches.resolve_batch(table)
     # A commit to the entry during the rename would be lost.
     with held(resolved, new_path if by_copy else ()) as current:
         moved = (_copy_and_drop if by_copy else _move)(current, new_path)

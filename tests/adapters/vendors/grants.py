@@ -18,7 +18,7 @@ from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge.credentials import Grant
 from lance_bridge.credentials.scope import StoragePrefix, storage_prefix
-from lance_bridge.managed.batch_records import BatchRecord
+from lance_bridge.managed.batches import BatchRecord
 from lance_bridge.storage import TableFiles, TableStorage
 
 BUCKET = "vended"

@@ -31,8 +31,7 @@ from servers.processes import returns_in_child
 from servers.replies import Replies, reply_server, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge_vendors.azure import AzureOptions, AzureVendor
-from lance_bridge_vendors.azure_sas import directory_signature
+from lance_bridge_vendors.azure import AzureOptions, AzureVendor, directory_signature
 
 from .grants import BUCKET, grant
 

@@ -23,7 +23,7 @@ from lance_namespace.errors import ErrorCode
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.config import Property
-from lance_bridge.credentials.vendor import find_vendor
+from lance_bridge.credentials.vendor_interface import find_vendor
 from lance_bridge.operations.versions import ManagementOperations
 
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")

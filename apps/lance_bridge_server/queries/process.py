@@ -33,8 +33,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from pydantic import BaseModel
 
-from lance_bridge.credentials import acting_for
-from lance_bridge.credentials.vendor import Caller
+from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.dataset_versions import VersionChanges, record_version_changes
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.table import ON_OPEN

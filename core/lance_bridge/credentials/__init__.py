@@ -12,7 +12,7 @@ from .sources import (
     VendedCredentials,
     expiring_options,
 )
-from .vendor import CALLER, PRINCIPAL, Caller, Grant, Vendor, VendorOptions, acting_for
+from .vendor_interface import CALLER, PRINCIPAL, Caller, Grant, Vendor, VendorOptions, acting_for
 
 __all__ = [
     "CALLER",

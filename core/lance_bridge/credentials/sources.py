@@ -24,7 +24,7 @@ from ..forks import restart_in_children
 from ..records import TableCredentials
 from ..storage_options import authentication
 from .scope import Roots, SharingCheck, StoragePrefix, parse_root, storage_prefix
-from .vendor import Caller, Grant, Vendor, find_vendor
+from .vendor_interface import Caller, Grant, Vendor, find_vendor
 
 _NONE = "none"
 _CATALOGS_SECONDS = 3600.0

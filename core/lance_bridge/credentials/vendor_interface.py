@@ -1,4 +1,4 @@
-"""The port of vendors: the grants they receive, and the options they return."""
+"""What a vendor of credentials implements: the grants it receives, and the options it returns."""
 
 from __future__ import annotations
 

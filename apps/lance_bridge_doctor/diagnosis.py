@@ -23,10 +23,16 @@ from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 from lance_bridge_federated.children import hides
 
-from .catalog_checks import check_catalog, check_gateway, check_servers, properties_finding
+from .checks import (
+    TableChecks,
+    broken_name,
+    check_catalog,
+    check_gateway,
+    check_servers,
+    properties_finding,
+)
 from .findings import Commands, Finding, Kind
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
-from .table_checks import TableChecks, broken_name
 
 MIN_IDLE = timedelta(hours=1)
 """More recent changes may be in progress."""

@@ -30,9 +30,8 @@ from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 
-from .catalog_checks import storage_finding
+from .checks import TableChecks, storage_finding
 from .findings import Finding, Kind
-from .table_checks import TableChecks
 
 _PROBE = "lance_bridge_doctor"
 """The name of a table that does not exist, to get credentials for a location."""

@@ -23,7 +23,7 @@ from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
 
-from .interleaving import MemoryFiles
+from .interleaving import MemoryFiles, new_entry
 from .managed_tables import (
     HOME,
     OTHER,
@@ -53,7 +53,6 @@ from .memory_catalog import (
     raiser,
     start_server,
 )
-from .test_batch_interleavings import new_entry
 
 pytestmark = [
     pytest.mark.quick,

@@ -43,7 +43,7 @@ from lance_bridge.records import LANCE, TABLE_TYPE
 from lance_bridge.storage.manifests import Scheme, Staged, name_of, parse_name
 from lance_bridge.storage.store import TableFiles, TableStorage
 from lance_bridge.table import Table
-from lance_bridge.tables import dropping, rename
+from lance_bridge.tables import collection, dropping
 
 from .managed_tables import MANAGED, Death
 from .memory_catalog import (
@@ -510,7 +510,7 @@ class ChangedTables(Batches):
         def act() -> None:
             table = self._load(name)
             other = name if table.path != at(name) else f"r{name}"
-            rename.rename(table, at(other))
+            collection.rename_entry(table, at(other))
 
         return self._change(act)
 

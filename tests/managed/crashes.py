@@ -24,7 +24,7 @@ from lance_bridge.managed import versions as directory
 from lance_bridge.managed.batches import BatchRecord
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.storage.store import TableFiles
-from lance_bridge.tables import rename
+from lance_bridge.tables import collection
 
 STAGED = "staged, and the entry is not set"
 SET = "the entry is set, and the manifest has no final name"
@@ -45,8 +45,8 @@ _PLACES: dict[str, tuple[Any, str]] = {
     SET: (ManagedDirectory, "_put_final"),
     NAMED: (directory, "discard"),
     SETTING_ASIDE: (ManagedDirectory, "quarantine"),
-    RENAMING: (rename, "retry_after_readback"),
-    COPIED: (rename, "_require_unchanged"),
+    RENAMING: (collection, "retry_after_readback"),
+    COPIED: (collection, "_require_unchanged"),
     UNRECORDED: (BatchRecord, "write"),
     RECORDED: (commits._Batch, "_prepare"),
     HALF_PREPARED: (commits._Batch, "_prepare"),

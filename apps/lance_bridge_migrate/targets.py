@@ -1,4 +1,4 @@
-"""Entries and namespaces that a migration creates or changes in a catalog, recognised by a mark.
+"""Entries and namespaces that a migration plans, creates or changes in a catalog, known by a mark.
 
 The mark is an internal property, which callers do not see. By the mark, later runs and undo
 recognise what this migration made, even after a lost reply or the death of the process.
@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from lance_namespace.errors import (
+    InvalidInputError,
     InvalidTableStateError,
+    LanceNamespaceError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
     PermissionDeniedError,
     TableAlreadyExistsError,
 )
+from pydantic import Field
 
 from lance_bridge import locations
 from lance_bridge.catalog import (
@@ -32,16 +36,21 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import concurrent_modification, retry_after_readback, table_already_exists
+from lance_bridge.errors import (
+    concurrent_modification,
+    display,
+    retry_after_readback,
+    table_already_exists,
+)
 from lance_bridge.managed_state import RELEASED
-from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
+from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS, check_properties
 from lance_bridge.records import MARK as MANAGERS_MARK
 from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from .migration import Step, StepContext
-from .plan import Facts, Item, ItemType, blocker, digest
+from .migration import ItemFacts, Step, StepContext
+from .plan import Facts, Item, ItemType, Problem, blocker, blockers_in, digest, warning
 
 MARK = RESERVED_PREFIX + "migration"
 """The property of entries and namespaces that contains `Plan.mark`."""
@@ -417,3 +426,162 @@ def _has_content(connection: Connection, path: Path) -> bool:
     catalog, is_innermost = connection.catalog, len(path) == connection.capabilities.levels
     children = catalog.list_tables(path) if is_innermost else catalog.list_namespaces(path)
     return next(iter(children), None) is not None
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+NO_DATA = "It is declared and has no data yet"
+
+
+class EntryFacts(ItemFacts):
+    """The facts about a table that gets an entry.
+
+    Attributes:
+        location: Its existing location, or "" if a step allocates one.
+        properties: The properties of its entry that callers see.
+        managed: Whether the catalog will manage its versions.
+    """
+
+    location: str = ""
+    properties: dict[str, str] = Field(default_factory=dict)
+    managed: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A table that should get an entry.
+
+    Attributes:
+        source: Its identifier in the source.
+        target: Its identifier in the catalog, not validated yet.
+        facts: The facts, not validated yet.
+        fingerprint: See `Item`; likewise nothing_to_do, rows and bytes.
+        hints: Notes for the plan.
+    """
+
+    source: Path
+    target: Path
+    facts: EntryFacts
+    fingerprint: str = ""
+    nothing_to_do: str = ""
+    problems: tuple[Problem, ...] = ()
+    rows: int | None = None
+    bytes: int | None = None
+    hints: tuple[str, ...] = ()
+
+
+def plan_items(
+    tables: Tables, candidates: Iterable[Candidate], *, make_namespaces: bool
+) -> list[Item]:
+    """Return the items of a plan: missing namespaces and the tables.
+
+    Args:
+        make_namespaces: Whether to create missing namespaces; otherwise their tables are blocked.
+    """
+    planned = [_plan_table(tables, each) for each in candidates]
+    wanted = {item.target for item in planned if item.is_to_do}
+    missing = missing_namespaces(tables.connection, wanted)
+    absent = {item.target for item in missing}
+    parents = {path[:-1] for path in wanted} - absent
+    existing = entries_of_names(tables, {path for path in wanted if path[:-1] in parents})
+    managing = {path for path in parents if _manages_versions(tables, path)}
+    if not make_namespaces:
+        planned = [_require_namespace(item, absent) for item in planned]
+    planned = [_compare_with_entry(item, existing.get(item.target)) for item in planned]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        planned = list(threads.map(partial(_require_unmanaged, tables), planned))
+    for number, item in enumerate(planned):
+        if item.target[:-1] in managing:
+            facts = {**item.facts, "managed": True}
+            planned[number] = item.model_copy(update={"facts": facts})
+    return [*missing, *planned] if make_namespaces else planned
+
+
+def _plan_table(tables: Tables, found: Candidate) -> Item:
+    """Return the item of a table, with the problems of its names, location and properties."""
+    problems = list(found.problems)
+    target, location = found.target, found.facts.location
+    if not blockers_in(problems):
+        try:
+            target = tables.path_of(found.target)
+            location = locations.check(location) if location else ""
+        except InvalidInputError as error:
+            problems.append(blocker(str(error)))
+    properties, refused = _check_properties(found.facts.properties)
+    facts = found.facts.model_copy(update={"location": location, "properties": properties})
+    return Item(
+        source=found.source,
+        target=target,
+        facts=facts.to_json(),
+        fingerprint=found.fingerprint,
+        nothing_to_do=found.nothing_to_do,
+        problems=(*problems, *refused),
+        rows=found.rows,
+        bytes=found.bytes,
+    )
+
+
+def _check_properties(given: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
+    kept: dict[str, str] = {}
+    problems = []
+    for key, value in given.items():
+        try:
+            kept.update(check_properties({key: value}))
+        except InvalidInputError as error:
+            problems.append(warning(f"A property is left out: {error}"))
+    return kept, problems
+
+
+def _require_namespace(item: Item, absent: set[Path]) -> Item:
+    outer = [item.target[:depth] for depth in range(1, len(item.target))]
+    missing = [path for path in outer if path in absent]
+    if not missing or not item.is_to_do:
+        return item
+    text = f"Namespace '{display(missing[0])}' does not exist: create it, or let the migration"
+    return item.with_problems(blocker(f"{text} create it"))
+
+
+def _manages_versions(tables: Tables, namespace: Path) -> bool:
+    """Return whether the catalog manages the versions of new tables in a namespace."""
+    with suppress(NamespaceNotFoundError):
+        return tables.wants_management((*namespace, ""))
+    return False
+
+
+def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
+    """Return the item, blocked or with nothing to do if its name already has an entry."""
+    if entry is None or not item.is_to_do:
+        return item
+    if not entry.record.is_readable:
+        text = "The name is already used by an entry that exists and cannot be read"
+        return item.with_problems(blocker(text))
+    location = item.facts["location"] and locations.key(item.facts["location"])
+    is_lance = entry.record.is_lance
+    if is_lance and entry.location and locations.key(entry.location) == location:
+        return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
+    found = f"a Lance table at {entry.location}" if is_lance else entry.describe_type()
+    return item.with_problems(blocker(f"The name is already used by {found}"))
+
+
+def _require_unmanaged(tables: Tables, item: Item) -> Item:
+    """Return the item, blocked if another entry manages the versions at its location."""
+    location = item.facts["location"]
+    if not item.is_to_do or not location:
+        return item
+    try:
+        manager = tables.find_manager(item.target, location)
+    except LanceNamespaceError as error:
+        return item.with_problems(blocker(str(error)))
+    text = (
+        f"Its versions are managed by {manager}. Return them to the storage with `lance-bridge "
+        "managed end`, or register an entry that only reads with `lance-bridge table register "
+        "--force`"
+    )
+    return item.with_problems(blocker(text)) if manager else item
+
+
+def manage_versions(work: StepContext) -> Facts:
+    """Make the catalog manage the versions of the table."""
+    work.note(**{MANAGING: True})
+    return {AFTER: entry_facts(load_own_table(work).manage()), MANAGING: False}

@@ -32,7 +32,7 @@ from lance_bridge.storage import RESERVED_FILE, TableFiles, TableStorage
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import copy_files, files_of
-from lance_bridge_migrate.migrations.registration import (
+from lance_bridge_migrate.migrations.verification import (
     compare,
     read_all,
     read_rows,

@@ -24,9 +24,9 @@ from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.arrow_files import ArrowFiles
 from lance_bridge_migrate.migrations.convert import ConvertOptions, arrow_candidate
 from lance_bridge_migrate.migrations.loading import LoadFacts
-from lance_bridge_migrate.migrations.registration import Candidate
 from lance_bridge_migrate.plan import Severity
 from lance_bridge_migrate.spark import changes, listing, sources
+from lance_bridge_migrate.targets import Candidate
 
 from .places import Place, Run, external_table, make_many_tables
 

@@ -19,8 +19,8 @@ from servers.hive_entries import raw_client
 from lance_bridge.testing.calls import ipc
 from lance_bridge_migrate import Directory, Endpoints, State, address_of
 from lance_bridge_migrate.migrations import register
-from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items
 from lance_bridge_migrate.plan import warning
+from lance_bridge_migrate.targets import Candidate, EntryFacts, plan_items
 
 from .places import (
     Place,

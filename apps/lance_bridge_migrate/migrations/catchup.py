@@ -50,7 +50,7 @@ from ..spark.sources import SourceTable
 from ..spark.writing import append, read_back
 from ..targets import MARK, entry_identity
 from .loading import origin_version, writing_options
-from .registration import sample_row_numbers
+from .verification import sample_row_numbers
 
 ROWS = "rows"
 """The step that writes the rows of an increment, and the name in its transaction."""

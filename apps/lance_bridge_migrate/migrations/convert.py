@@ -40,10 +40,10 @@ from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import OWN_CATALOG, SourceTable, problems_of
 from ..spark.writing import read_back
-from ..targets import load_own_table
+from ..targets import Candidate, EntryFacts, load_own_table, plan_items
 from . import loading
 from .loading import LOAD, ArrowFacts, ConvertFacts, IndexOptions, facts_of, loading_steps
-from .registration import Candidate, EntryFacts, plan_items, sample_row_numbers
+from .verification import sample_row_numbers
 
 Names = tuple[str, ...]
 Describe = Callable[[], SourceTable | ArrowFiles | None]

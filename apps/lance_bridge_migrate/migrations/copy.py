@@ -42,9 +42,18 @@ from ..endpoints import Endpoints
 from ..migration import MigrationType, Step, StepContext, Stopped, Survey
 from ..plan import Facts, Item, blocker, blockers_in
 from ..record import Check
-from ..targets import entry_fingerprint, load_own_table, step_with_data
+from ..targets import (
+    NO_DATA,
+    Candidate,
+    EntryFacts,
+    entry_fingerprint,
+    load_own_table,
+    manage_versions,
+    plan_items,
+    step_with_data,
+)
 from .register import EntriesOptions, find_candidates
-from .registration import NO_DATA, Candidate, EntryFacts, compare, manage_versions, plan_items
+from .verification import compare
 
 _VERSIONS = "_versions/"
 _TAGS = "_refs/tags/"

@@ -50,9 +50,8 @@ from ..spark.files import Size
 from ..spark.session import become_active, col, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import Loaded, append, bytes_of, rows_added
-from ..targets import load_own_table, step_with_data
-from .registration import (
-    EntryFacts,
+from ..targets import EntryFacts, load_own_table, step_with_data
+from .verification import (
     compare_values,
     read_all,
     read_rows,

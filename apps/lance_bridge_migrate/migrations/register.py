@@ -44,14 +44,19 @@ from ..plan import Facts, Item, ItemType, Problem, blocker, warning
 from ..record import Check
 from ..targets import (
     AFTER,
+    NO_DATA,
+    Candidate,
+    EntryFacts,
     create_entry,
     entries_of_names,
     entry_facts,
     entry_fingerprint,
+    manage_versions,
+    plan_items,
     require_unchanged,
     undo_entry,
 )
-from .registration import NO_DATA, Candidate, EntryFacts, compare, manage_versions, plan_items
+from .verification import compare
 
 _HAS_DATA = "has data"
 MANIFEST = "__manifest"

@@ -2,8 +2,15 @@
 
 from .lance_files import RESERVED_FILE
 from .manifests import MAIN, VersionDirectory
-from .presence import Claims, DataState, Presence, find_presence
-from .store import TableFiles, TableStorage, store_errors
+from .store import (
+    Claims,
+    DataState,
+    Presence,
+    TableFiles,
+    TableStorage,
+    find_presence,
+    store_errors,
+)
 
 __all__ = [
     "MAIN",

@@ -50,6 +50,7 @@ def test_a_catalog_is_the_root_or_a_child_of_it(tmp_path: Path) -> None:
         request = api.CreateNamespaceRequest(id=["films"])
         connect(served.url).create_namespace(request)
         assert children(served.url) == ["films"]
+        assert served.printed().splitlines().count(f"Browse: {served.url}/ui") == 1
         assert served.stop()[:2] == (0, "")
     with serve(*files, "-c", "more=dir", "-p", f"more.root={tmp_path}/more") as served:
         assert children(served.url) == ["files", "more"]

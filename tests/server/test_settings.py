@@ -23,6 +23,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings, SettingsSource
 from lance_bridge_server.run.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.run.command import parse_catalogs
+from lance_bridge_server.run.listening import page_address
 from lance_bridge_server.run.server import gateway_from_source
 
 pytestmark = [
@@ -450,3 +451,20 @@ def test_requests_by_a_unix_socket_may_have_any_host(client: Any) -> None:
     unused: Any = None
     anyio.run(hosts.__call__, scope, unused, unused)
     assert seen == [scope]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "configured", "expected"),
+    [
+        (["http://127.0.0.1:2333"], None, "http://127.0.0.1:2333/ui"),
+        (["unix:/run/s", "https://[::1]:2333"], None, "https://[::1]:2333/ui"),
+        (["http://0.0.0.0:80"], None, "http://localhost:80/ui"),
+        (["http://[::]:80"], None, "http://localhost:80/ui"),
+        (["http://0.0.0.0:80"], "https://lake.example.com", "https://lake.example.com/ui"),
+        (["unix:/run/s"], None, ""),
+    ],
+)
+def test_the_page_has_an_address_that_browsers_reach(
+    addresses: list[str], configured: str | None, expected: str
+) -> None:
+    assert page_address(addresses, configured) == expected

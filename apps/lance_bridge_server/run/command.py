@@ -100,7 +100,8 @@ def serve(
 ) -> None:
     """Serve catalogs to every Lance client: the Lance REST specification, and LanceDB's protocol.
 
-    Options take precedence over the configuration file. Addresses are printed to standard output.
+    Options take precedence over the configuration file. Addresses are printed to standard output,
+    and that of the catalog page to standard error.
     Ctrl-C and SIGTERM complete the requests that are being answered, and end it with exit code 0.
 
     Example: lance-bridge serve --catalog prod=hive:uri=thrift://metastore:9083 --check
@@ -172,6 +173,7 @@ def _serve(source: SettingsSource) -> None:
     from .listening import (  # noqa: PLC0415 - takes seconds to import
         addresses_of,
         open_sockets,
+        page_address,
         tls_context,
     )
     from .server import gateway_from_settings, run  # noqa: PLC0415 - the same
@@ -183,8 +185,11 @@ def _serve(source: SettingsSource) -> None:
         gateway = gateway_from_settings(settings, source)
     with exit_on_error():
         sockets = open_sockets(settings.listeners)
-    for address in addresses_of(sockets, settings.tls):
+    addresses = addresses_of(sockets, settings.tls)
+    for address in addresses:
         typer.echo(address)
+    if settings.ui and (page := page_address(addresses, settings.login.address)):
+        typer.echo(f"Browse: {page}", err=True)
     run(gateway, source, settings, sockets)
 
 

@@ -33,6 +33,9 @@ from ..config import Listener, TlsSettings
 # -- listeners -------------------------------------------------------------------------------------
 
 
+_WILDCARDS = ("0.0.0.0", "[::]")
+
+
 def open_sockets(listeners: Sequence[Listener]) -> list[socket.socket]:
     """Return listening sockets, which worker processes share.
 
@@ -96,6 +99,19 @@ def _address_of(opened: socket.socket, scheme: str) -> str:
         return f"unix:{opened.getsockname()}"
     host, port = opened.getsockname()[:2]
     return f"{scheme}://{authority(host, port)}"
+
+
+def page_address(addresses: Sequence[str], configured: str | None = None) -> str:
+    """Return the address of the catalog page in browsers; empty if there is none.
+
+    Args:
+        addresses: As `addresses_of` returns them.
+        configured: The address of the server in browsers, if the configuration has one.
+    """
+    found = configured or next((each for each in addresses if "://" in each), "")
+    for wildcard in _WILDCARDS:  # a server listens there, but no browser connects to it
+        found = found.replace(f"//{wildcard}:", "//localhost:")
+    return f"{found}/ui" if found else ""
 
 
 def authority(host: str, port: int) -> str:

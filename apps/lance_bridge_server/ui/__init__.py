@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import LanceNamespaceError, UnauthenticatedError
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,7 +29,7 @@ from .health_page import HealthPages
 from .rendering import ROOT, static_file
 from .request import TableNames, UiRequest
 from .rows_page import send_image, send_rows
-from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn
+from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn, redirect
 from .table_page import TagPages
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ def ui_routes(gateway: Gateway, process: Process) -> list[Route]:
     pages += _health_pages(HealthPages(gateway, process, sign_in.forms))
     pages.append(Page("ui_missing", f"{ROOT}/{{path:path}}", _show_missing))
     return [
+        Route("/", _lead_to_pages, methods=["GET"]),
         Route(f"{ROOT}/static/{{name}}", _send_file, methods=["GET"]),
         *(_route(sign_in, gateway, process, names, page) for page in pages),
     ]
@@ -154,6 +156,13 @@ async def _show(sign_in: SignIn, ui: UiRequest, process: Process, page: Page) ->
 async def _show_missing(ui: UiRequest) -> Response:
     error = invalid("There is no page at this address")
     return error_page(ui.http, error, status=404)
+
+
+async def _lead_to_pages(request: Request) -> Response:
+    """Redirect a browser that opens the address of the server. Raises HTTPException for clients."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    return redirect(ROOT)
 
 
 async def _send_file(request: Request) -> Response:

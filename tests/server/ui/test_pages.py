@@ -218,6 +218,21 @@ def test_without_credentials_there_is_a_page_that_says_so(get: GetPage) -> None:
         assert "articles" not in page.text
 
 
+@pytest.mark.spec("server.md#serve")
+def test_the_address_of_the_server_leads_a_browser_to_the_pages(client_of: Any) -> None:
+    browser = {"accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
+    response = client_of("")("GET", "/", headers=browser)
+    assert (response.status_code, response.headers["location"]) == (303, "/ui")
+    response = client_of("")("GET", "/", headers={"accept": "application/json"})
+    assert (response.status_code, response.json()["error"]) == (404, "GET /: Not Found")
+
+
+def test_a_server_without_pages_leads_nowhere(tmp_path: Path) -> None:
+    with serve_namespace(memory_namespace(tmp_path), ui=False) as url:
+        for path in ("/", "/ui"):
+            assert httpx.get(f"{url}{path}", headers={"accept": "text/html"}).status_code == 404
+
+
 def test_an_unknown_page_is_not_found(get: GetPage) -> None:
     assert "no page at this address" in get("/ui/nothing/here", status=404).text
 

@@ -290,6 +290,8 @@ def record_from(
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, catalog_id, region) if target else None,
         other_locations=_other_locations(table, properties),
+        data_format=(table.get("StorageDescriptor") or {}).get("InputFormat") or "",
+        owner=table.get("Owner") or "",
     )
     is_own = record.is_lance and not record.link_to
     formats = _formats(table.get("StorageDescriptor") or {})

@@ -255,6 +255,8 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         is_external=is_external(table),
         is_partitioned=bool(table.partitionKeys) and table.tableType not in _VIEWS,
         other_locations=_other_locations(table.sd, parameters),
+        data_format=(table.sd.inputFormat or "") if table.sd else "",
+        owner=table.owner or "",
     )
     return replace(record, problems=_formats(table.sd).problems()) if record.is_lance else record
 

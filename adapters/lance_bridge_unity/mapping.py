@@ -223,6 +223,8 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
         identity=_text(info, "table_id"),
         is_external=type_ == EXTERNAL,
         other_locations=_other_locations(info, location, properties),
+        data_format=_text(info, "data_source_format") or "",
+        owner=_text(info, "owner") or "",
     )
 
 

@@ -58,6 +58,16 @@ UNREADABLE = "unreadable"
 """`TableRecord.entry_type` of an entry that exists but cannot be read."""
 
 
+_FORMAT_KEYS = (TABLE_TYPE, "spark.sql.sources.provider", "classification")
+"""Properties with the format of a table, as Iceberg, Spark and crawlers of Glue set them."""
+_FORMATS = (
+    "Iceberg", "Delta", "Hudi", "Paimon", "Kudu", "HBase", "Parquet", "ORC", "Avro", "CSV", "JSON",
+    "Text",
+)  # fmt: skip
+"""Formats, by a part of their names and of the classes of their input formats: first those of
+tables, then those of files."""
+
+
 class ForeignCommits(str, Enum):
     """The values of `FOREIGN_COMMITS`."""
 
@@ -176,6 +186,11 @@ class TableRecord:
     published: Published | None = None
     """Set only in a record that is passed to `Catalog.alter_table`, to replace what the entry says
     of the data; None keeps it. Only for catalogs with `Capabilities.publishes_columns`."""
+    data_format: str = field(default="", compare=False)
+    """The format of the files in the catalog's own words, for people: a name such as ``DELTA``, or
+    the Java class of an input format."""
+    owner: str = field(default="", compare=False)
+    """The user that the catalog has as the owner, for people."""
 
     @classmethod
     def unreadable(cls, path: Path) -> TableRecord:
@@ -196,6 +211,19 @@ class TableRecord:
     def is_lance(self) -> bool:
         """True if the entry has ``table_type=lance`` in any letter case."""
         return self.properties.get(TABLE_TYPE, "").lower() == LANCE
+
+    @property
+    def format(self) -> str:
+        """The format for people, such as ``Lance``, ``Iceberg`` or ``view``; empty if unknown."""
+        if self.is_lance:
+            return "Lance"
+        if "VIEW" in self.entry_type.upper():
+            return "materialized view" if "MATERIALIZED" in self.entry_type.upper() else "view"
+        for text in (*map(self.properties.get, _FORMAT_KEYS), self.data_format):
+            known = next((each for each in _FORMATS if each.lower() in (text or "").lower()), "")
+            if known:
+                return known
+        return ""
 
     @property
     def is_managed(self) -> bool:

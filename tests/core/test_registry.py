@@ -412,3 +412,30 @@ def test_entries_in_any_order_are_selected_by_name_and_sorted() -> None:
 def test_an_entry_is_selected_once_and_every_entry_of_a_name() -> None:
     first, second = (TableRecord(("n", "a"), identity=each) for each in ("1", "2"))
     assert lance_bridge.select_tables([second, first, first]) == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({"properties": {"table_type": "LANCE"}, "data_format": "TEXT"}, "Lance"),
+        ({"properties": {"table_type": "ICEBERG"}}, "Iceberg"),
+        ({"properties": {"spark.sql.sources.provider": "delta"}, "data_format": "Text"}, "Delta"),
+        ({"properties": {"classification": "parquet"}}, "Parquet"),
+        ({"data_format": "org.apache.hudi.hadoop.HoodieParquetInputFormat"}, "Hudi"),
+        ({"data_format": "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"}, "ORC"),
+        ({"data_format": "org.apache.hadoop.mapred.TextInputFormat"}, "Text"),
+        ({"entry_type": "VIRTUAL_VIEW", "data_format": "TextInputFormat"}, "view"),
+        ({"entry_type": "MATERIALIZED_VIEW"}, "materialized view"),
+        ({"entry_type": "EXTERNAL_TABLE"}, ""),
+    ],
+)
+def test_an_entry_has_a_format_in_the_words_of_people(
+    record: dict[str, Any], expected: str
+) -> None:
+    assert TableRecord(("n", "t"), **record).format == expected
+
+
+def test_records_that_differ_in_what_is_for_people_are_equal() -> None:
+    known = TableRecord(("n", "t"), data_format="DELTA", owner="ada")
+    assert known == TableRecord(("n", "t"))
+    assert (known.data_format, known.owner) == ("DELTA", "ada")

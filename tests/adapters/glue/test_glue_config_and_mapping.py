@@ -400,3 +400,10 @@ def test_what_glue_can_just_hold_is_taken(wanted: dict[str, str]) -> None:
 def test_what_glue_cannot_hold_of_a_database_is_refused(wanted: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         mapping.database_input(DATABASE_INPUT, NamespaceRecord(("d",), wanted), {})
+
+
+def test_an_entry_has_its_owner_and_the_format_of_its_files() -> None:
+    descriptor = {"InputFormat": "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"}
+    record = read_as(("d", "t"), {"Name": "t", "Owner": "ada", "StorageDescriptor": descriptor})
+    assert (record.format, record.owner) == ("ORC", "ada")
+    assert (read_as(("d", "t"), {}).format, read_as(("d", "t"), {}).owner) == ("", "")

@@ -6,10 +6,12 @@ import base64
 import pickle
 from pathlib import Path
 
+import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pytest
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.config import load
+from lance_bridge_hive import mapping
 from lance_bridge_hive.client import ClientPool
 from lance_bridge_hive.config import Endpoint, HiveConfig, parse_endpoints
 from lance_bridge_hive.tokens import DelegationToken, parse_token, read_token
@@ -298,3 +300,13 @@ def test_a_repr_shows_neither_user_nor_password(file: Path) -> None:
     shown = repr(read_token(file, ""))
     assert "alice" not in shown
     assert "pass-" not in shown
+
+
+@pytest.mark.parametrize("owner", ["ada", None])
+def test_an_entry_has_its_owner_and_the_format_of_its_files(owner: str | None) -> None:
+    files = hive.StorageDescriptor(
+        inputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+    )
+    table = hive.Table(tableName="t", dbName="d", owner=owner, tableType="EXTERNAL_TABLE", sd=files)
+    record = mapping.record_from(("d",), table)
+    assert (record.format, record.owner) == ("Parquet", owner or "")

@@ -531,3 +531,9 @@ def test_credentials_without_an_expiration_expire_soon() -> None:
     options = mapping.storage_options({"gcp_oauth_token": {"oauth_token": "a"}})
     assert options is not None
     assert int(options["expires_at_millis"]) > 1_700_000_000_000
+
+
+def test_an_entry_has_its_owner_and_the_format_of_its_files() -> None:
+    info = {"name": "t", "table_type": "MANAGED", "data_source_format": "DELTA", "owner": "ada"}
+    record = mapping.record_from(("c", "s"), info)
+    assert (record.format, record.owner) == ("Delta", "ada")

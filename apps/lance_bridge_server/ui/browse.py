@@ -131,7 +131,7 @@ _TITLES = {
     404: "Not found",
     406: "Not supported",
     429: "Too many requests",
-    503: "Service unavailable",
+    503: "No response",
 }
 
 

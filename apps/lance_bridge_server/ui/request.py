@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import math
 import threading
 import time
 import weakref
@@ -16,17 +17,26 @@ from typing import Any, Generic, TypeVar
 
 import lance_namespace as api
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from lance_namespace.errors import (
+    ErrorCode,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    ThrottlingError,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.catalog import Path
+from lance_bridge.errors import OutcomeUnknownError, display
 from lance_bridge.paging import PageRequest, encode_token
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_federated.identifiers import with_text
 
 from ..access.authentication import Principal
 from ..access.permissions import catalog_of
 from ..errors import public_text
+from ..gateway.breakers import CatalogUnavailableError
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
 from ..queries.calling import Method
@@ -145,6 +155,10 @@ def catalog_at(namespace: LanceNamespace, names: Sequence[str]) -> tuple[Any, li
 T = TypeVar("T")
 
 OPERATION_BY_NAME = {each.name: each for each in OPERATIONS}
+_OF_CATALOG = ("list_namespaces", "list_tables", "describe_namespace")
+"""Operations that only call the catalog."""
+_BUSY = "the server is busy"
+"""A part of the message of errors that are about no catalog."""
 _SECONDS = 20.0
 """How long an operation may take. After that, the page lacks its part."""
 
@@ -160,6 +174,11 @@ class Result(Generic[T]):
     def message(self) -> str:
         """Why it is missing, without secrets and addresses; empty if it is not missing."""
         return error_text(self.error) if self.error else ""
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the same request may succeed later."""
+        return isinstance(self.error, (ServiceUnavailableError, ThrottlingError))
 
     def require(self) -> T:
         """Return the value. Raises the error if it is missing."""
@@ -213,7 +232,44 @@ class UiRequest:
             LanceNamespaceError: What the operation raises.
         """
         http, known = self.http, OPERATION_BY_NAME[operation]
-        return await self.gateway.call(http, known, fields, read, seconds, method=method)
+        started = time.monotonic()
+        try:
+            return await self.gateway.call(http, known, fields, read, seconds, method=method)
+        except ServiceUnavailableError as error:
+            raise self.explain(error, operation, fields["id"], started) from error
+
+    def explain(
+        self,
+        error: ServiceUnavailableError,
+        operation: str,
+        id: Sequence[str],
+        started: float = math.inf,
+    ) -> ServiceUnavailableError:
+        """Return an error that says what did not respond, without the words of libraries.
+
+        Errors about a busy server, or about the storage of a table, are returned unchanged.
+
+        Args:
+            operation: The operation that raised it, or that it names.
+            id: The object of the operation.
+            started: When the operation began, by `time.monotonic`, if that is known.
+        """
+        catalog, text = self.gateway.catalog_of(id), str(error)
+        is_child = isinstance(self.gateway.namespace, FederatedNamespace) and id
+        whole = f"'{id[0]}'" if is_child else "The catalog"
+        if isinstance(error, OutcomeUnknownError):
+            return error
+        if isinstance(error, CatalogUnavailableError) and catalog is not None:
+            return with_text(error, f"{whole} did not respond within {catalog.timeout:g} s")
+        if text.startswith(f"{operation} did not respond"):
+            subject = f"'{display(id)}'" if id else whole
+            return with_text(error, f"{subject}{text.removeprefix(operation)}")
+        if operation not in _OF_CATALOG or _BUSY in text:
+            return error
+        _log.info("%s of %s: %s", operation, display(id), text)
+        seconds = time.monotonic() - started
+        within = f" within {math.ceil(seconds)} s" if seconds >= 1 else ""
+        return with_text(error, f"{whole} did not respond{within}")
 
     async def attempt(
         self, operation: str, fields: Mapping[str, Any], *given: Any, **options: Any

@@ -46,6 +46,8 @@ PAGES = {
     "/ui/table/prod/sales/absent": 404,
 }
 CONTRAST = "color-contrast"
+HEADER_PIXELS = 96
+"""The greatest height of the header on a phone."""
 HOSTILE_PAGES = [
     *(f"/ui/{page}/prod/hostile/t" for page in ("table", "rows", "versions", "connect")),
     "/ui/namespace/prod/hostile",
@@ -113,6 +115,9 @@ def assert_accessible(tab: Tab) -> None:
     page.set_viewport_size(_size(PHONE))
     assert tab.serious_findings(rules={CONTRAST: {"enabled": False}}) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    header = page.locator("header.top").bounding_box()
+    assert header is not None
+    assert header["height"] <= HEADER_PIXELS
 
 
 # -- pages -----------------------------------------------------------------------------------------

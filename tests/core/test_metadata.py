@@ -16,7 +16,7 @@ from lance_namespace import errors
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.dataset import SMALL_FRAGMENT
+from lance_bridge.dataset import SMALL_FRAGMENT, summarize_version, version_key
 from lance_bridge.dataset.read import summarize_lengths
 from lance_bridge.records import (
     ENTRY_ID,
@@ -165,6 +165,36 @@ def ns_of_fragments(namespace: MemoryNamespace) -> MemoryNamespace:
         lance.write_dataset(typed_rows(count), dataset(namespace).uri, mode="append")
     build_index(namespace, "id", "BTREE")
     return namespace
+
+
+def test_a_manifest_alone_says_the_rows_the_size_and_the_time_of_a_version(
+    ns_of_fragments: MemoryNamespace,
+) -> None:
+    table = ns_of_fragments.tables.load_by_id(TABLE)
+    lance.dataset(table.uri).delete("id > 2")
+    opened = table.open()
+    found = summarize_version(table, opened)
+    files = [each for each in Path(table.uri, "data").iterdir() if each.is_file()]
+    assert (found.rows, found.fragments, found.indices) == (10, 4, 1)
+    assert found.size == sum(each.stat().st_size for each in files)
+    latest = opened.versions()[-1]
+    assert found.version == latest["version"] == opened.version
+    assert found.changed_millis == int(latest["timestamp"].timestamp() * 1000)
+
+
+def test_versions_of_tables_that_replaced_each_other_have_other_keys(
+    namespace: MemoryNamespace,
+) -> None:
+    keys = set()
+    for _ in range(2):
+        make(namespace, typed_rows(2))
+        table = namespace.tables.load_by_id(TABLE)
+        key = version_key(table, table.open())
+        assert key == version_key(table, table.open())
+        keys.add(key)
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert len({(uri, version) for uri, version, _ in keys}) == 1
+    assert len(keys) == 2
 
 
 @pytest.mark.spec("operations.md#gettablestats")

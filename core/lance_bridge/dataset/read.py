@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTableStatsResponse
@@ -10,8 +11,10 @@ from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary
 
 from .. import locations
 from ..arrow_types import schema_to_json
+from ..dataset_versions import manifest_message
 from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
+from ..storage.manifest_content import parse_origin, parse_timestamp
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
 from .batch_sizes import columns_read, scan_limits
@@ -135,3 +138,46 @@ def summarize_lengths(lengths: Sequence[int]) -> FragmentSummary:
         p75=percentile(75),
         p99=percentile(99),
     )
+
+
+# -- facts of a manifest ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VersionSummary:
+    """What the manifest of a version says, without reading any other file."""
+
+    version: int
+    changed_millis: int | None
+    """When the version was made, in milliseconds since 1970; None if its writer did not say."""
+    rows: int
+    """Without deleted rows."""
+    size: int | None
+    """The size of the data files in bytes; None if an old writer did not store it."""
+    fragments: int
+    indices: int
+
+
+def version_key(table: Table, dataset: Any) -> tuple[str, int, str]:
+    """Return what distinguishes a version from all others, also from those of replaced tables."""
+    transaction, _ = parse_origin(manifest_message(dataset))
+    return table.uri, int(dataset.version), transaction
+
+
+def summarize_version(table: Table, dataset: Any) -> VersionSummary:
+    """Return the summary of an open version of a table.
+
+    Raises:
+        LanceNamespaceError: its indices cannot be read.
+    """
+    with translate_lance_errors(f"The manifest of table '{table.name}' could not be read"):
+        fragments = [each.metadata for each in dataset.get_fragments()]
+        sizes = [file.file_size_bytes for each in fragments for file in each.files]
+        return VersionSummary(
+            int(dataset.version),
+            parse_timestamp(manifest_message(dataset)),
+            sum(each.num_rows for each in fragments),
+            None if None in sizes else sum(sizes),
+            len(fragments),
+            len(describe_indices(dataset)),
+        )

@@ -17,12 +17,15 @@ _FOOTER = 16
 _LENGTH = 4
 
 # Manifest
-_FRAGMENT, _VERSION, _TRANSACTION_FILE, _WRITER, _BASE_PATH, _BRANCH = 2, 3, 12, 13, 18, 20
+_FRAGMENT, _VERSION, _TIMESTAMP, _TRANSACTION_FILE, _WRITER = 2, 3, 7, 12, 13
+_BASE_PATH, _BRANCH = 18, 20
 # DataFragment and DeletionFile
 _FRAGMENT_ID, _DATA_FILE, _DELETION_FILE, _PHYSICAL_ROWS = 1, 2, 3, 4
 _READ_VERSION, _DELETION_ID, _DELETED_ROWS = 2, 3, 4
 # DataFile, WriterVersion and BasePath
 _FILE_PATH, _LIBRARY, _LIBRARY_VERSION, _BASE_PATH_TEXT = 1, 1, 2, 4
+# Timestamp, of Protobuf itself
+_SECONDS, _NANOS = 1, 2
 # Transaction, Transaction.Rewrite with its groups, and Transaction.Restore
 _APPEND, _REWRITE, _RESTORE = 100, 104, 106
 _GROUP, _OLD, _NEW, _RESTORED = 3, 1, 2, 1
@@ -142,6 +145,22 @@ def parse_origin(message: bytes) -> tuple[str, str]:
     """
     found = {number: value for number, value in _fields(message) if isinstance(value, bytes)}
     return found.get(_TRANSACTION_FILE, b"").decode(), found.get(_BRANCH, b"").decode()
+
+
+def parse_timestamp(message: bytes) -> int | None:
+    """Return when a version was made, in milliseconds since 1970; None if its writer did not say.
+
+    Args:
+        message: The message of a manifest alone, as pylance has it in memory.
+
+    Raises:
+        ValueError: It is not a message.
+    """
+    made = dict(_fields(message)).get(_TIMESTAMP)
+    if not isinstance(made, bytes):
+        return None
+    parts = {number: value for number, value in _fields(made) if isinstance(value, int)}
+    return parts.get(_SECONDS, 0) * 1000 + parts.get(_NANOS, 0) // 1_000_000
 
 
 def parse_transaction(data: bytes) -> TransactionContent:

@@ -23,11 +23,12 @@ from lance_bridge.errors import internal, invalid
 from ..gateway.gateway import Gateway
 from ..http.process import Process
 from ..operations import Body, Operation
-from . import browse, foreign, rows_page, table_page
+from . import browse, figures, foreign, rows_page, search_page, table_page
 from .browse import error_page
+from .caches import Caches
 from .health_page import HealthPages
 from .rendering import ROOT, static_file
-from .request import TableNames, UiRequest
+from .request import UiRequest
 from .rows_page import send_image, send_rows
 from .sign_in import CALLBACK_PAGE, LOGIN_PAGE, LoginPages, SignIn, redirect
 from .table_page import TagPages
@@ -57,11 +58,13 @@ class Page:
 
 
 PAGES = (
-    Page("ui_catalogs", ROOT, browse.show_namespace),
+    Page("ui_catalogs", ROOT, browse.show_catalogs),
     Page("ui_namespace", f"{ROOT}/namespace/{{path:path}}", browse.show_namespace),
-    Page("ui_others", f"{ROOT}/others/{{path:path}}", foreign.show_others),
+    Page("ui_figures", f"{ROOT}/figures", figures.send_figures),
+    Page("ui_figures", f"{ROOT}/figures/{{path:path}}", figures.send_figures),
+    Page("ui_counts", f"{ROOT}/counts/{{path:path}}", figures.send_counts),
     Page("ui_foreign", f"{ROOT}/other/{{path:path}}", foreign.show_foreign),
-    Page("ui_search", f"{ROOT}/search", browse.show_search),
+    Page("ui_search", f"{ROOT}/search", search_page.show_search),
     Page("ui_table", f"{ROOT}/table/{{path:path}}", table_page.show_overview),
     Page("ui_rows", f"{ROOT}/rows/{{path:path}}", rows_page.show_rows),
     Page("ui_download", f"{ROOT}/download/{{path:path}}", send_rows),
@@ -77,7 +80,7 @@ def ui_routes(gateway: Gateway, process: Process) -> list[Route]:
     Only the pages for signing in and the files that pages load need no credentials.
     """
     sign_in = SignIn(gateway, process)
-    names = TableNames()
+    caches = Caches()
     pages = [*PAGES, *_login_pages(LoginPages(sign_in, process.admission))]
     pages += _action_pages(sign_in)
     pages += _health_pages(HealthPages(gateway, process, sign_in.forms))
@@ -85,7 +88,7 @@ def ui_routes(gateway: Gateway, process: Process) -> list[Route]:
     return [
         Route("/", _lead_to_pages, methods=["GET"]),
         Route(f"{ROOT}/static/{{name}}", _send_file, methods=["GET"]),
-        *(_route(sign_in, gateway, process, names, page) for page in pages),
+        *(_route(sign_in, gateway, process, caches, page) for page in pages),
     ]
 
 
@@ -120,7 +123,7 @@ def _health_pages(pages: HealthPages) -> list[Page]:
 
 
 def _route(
-    sign_in: SignIn, gateway: Gateway, process: Process, names: TableNames, page: Page
+    sign_in: SignIn, gateway: Gateway, process: Process, caches: Caches, page: Page
 ) -> Route:
     operation = page.operation()
 
@@ -128,7 +131,7 @@ def _route(
         request.state.operation = operation
         request.state.principal = request.state.session = None
         try:
-            response = await _show(sign_in, UiRequest(gateway, request, names), process, page)
+            response = await _show(sign_in, UiRequest(gateway, request, caches), process, page)
         except UnauthenticatedError as error:
             may_sign_in = request.state.principal is None and not page.is_public
             answer = sign_in.ask(request) if may_sign_in else None

@@ -1,15 +1,12 @@
-"""The pages that list and find tables: a namespace, a search, and errors."""
+"""The pages that list: the catalogs, the namespaces and tables of a namespace; and errors."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
-from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
@@ -18,32 +15,94 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.names import UNAVAILABLE
-from lance_bridge_federated import FederatedNamespace, Scope, Search
+from lance_bridge_federated import FederatedNamespace
 
-from ..errors import STATUS_BY_CODE, error_headers, public_text
+from ..access.permissions import RUN_DOCTOR
+from ..errors import STATUS_BY_CODE, error_headers
 from ..http.exchange import exchange_of
-from ..queries.calling import Method
+from .figures import Entry, EntryPage, latest_changes, load_entries
 from .rendering import address, html_page, shown_properties
-from .request import OPERATION_BY_NAME, Result, UiRequest, as_result, error_text, gather
+from .request import Result, UiRequest, error_text, gather
 from .tree import Node, is_no_level, load_tree
+
+T = TypeVar("T")
+
+# -- catalogs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CatalogLine:
+    """A catalog on the first page."""
+
+    name: str
+    kind: str
+    """The name of its implementation."""
+    location: str
+    """Where it is; empty for principals that may not run the doctor on it."""
+    is_down: bool
+    message: str = ""
+    """Why it is not listed; empty if it is."""
+
+
+async def show_catalogs(ui: UiRequest) -> Response:
+    """Return the first page: the catalogs, or the namespaces of the one that is the root."""
+    if not isinstance(ui.gateway.namespace, FederatedNamespace):
+        return await show_namespace(ui)
+    down = await ui.gateway.health.silent_now()
+    tree, listed = await gather(load_tree(ui, ()), ui.call("list_namespaces", {"id": []}))
+    unavailable = _unavailable(listed)
+    names = sorted({*listed.namespaces, *unavailable})
+    lines = [_catalog_line(ui, name, unavailable.get(name, ""), down) for name in names]
+    return ui.page(
+        "catalogs.html",
+        loads_figures=True,
+        tree=tree,
+        catalogs=lines,
+        has_locations=any(each.location for each in lines),
+        changes=latest_changes(ui),
+    )
+
+
+def _catalog_line(ui: UiRequest, name: str, message: str, down: set[str]) -> CatalogLine:
+    catalog = ui.gateway.catalogs.get(name)
+    kind = location = ""
+    if isinstance(catalog, LanceBridgeNamespace):
+        kind = catalog.impl
+        if ui.gateway.authorizer.check(ui.principal, RUN_DOCTOR, (name,)).allowed:
+            location = catalog.catalog.describe_connection()
+    is_down = name in down
+    return CatalogLine(name, kind, location, is_down, "" if is_down else message)
+
+
+def _unavailable(answer: Any) -> dict[str, str]:
+    """Return the catalogs that a listing left out, and why."""
+    return {
+        key.removeprefix(UNAVAILABLE): why
+        for key, why in (answer.context or {}).items()
+        if key.startswith(UNAVAILABLE)
+    }
+
 
 # -- namespaces ------------------------------------------------------------------------------------
 
 
 _PAGE_SIZE = 100
+_MOST_NAMES = 20_000
+"""Tables that a page counts, filters and sorts."""
+_MOST_ENTRIES = 500
+"""Tables of a namespace whose entries are all read, so that formats can be chosen and sorted by."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A page of names with their links."""
+    """A page of the names of namespaces with their links."""
 
     links: list[tuple[str, str]] = field(default_factory=list)
     """Names with addresses."""
     next_page: str = ""
     first_page: str = ""
-    unavailable: dict[str, str] = field(default_factory=dict)
-    """Catalogs that are left out, and why."""
     message: str = ""
     """Why there are no names."""
 
@@ -51,30 +110,29 @@ class Listing:
 async def show_namespace(ui: UiRequest) -> Response:
     """Return the page of a namespace."""
     path = ui.names
-    has_catalogs = not path and isinstance(ui.gateway.namespace, FederatedNamespace)
-    down = await ui.gateway.health.silent_now() if has_catalogs else set()
     tree, namespaces, tables, properties = await gather(
         load_tree(ui, path),
-        _list(ui, "namespaces", path),
-        _list(ui, "tables", path),
+        _list_namespaces(ui, path),
+        _list_tables(ui, path),
         _properties(ui, path),
     )
     failed = _failure(namespaces, tables)
     if failed is not None:
         is_down = isinstance(failed, ServiceUnavailableError)
         return error_page(ui.http, failed, tree=tree if is_down else None)
-    if tables.value:
-        has_more = bool(tables.value.page_token)
-        tree.add_tables(path, tables.value.tables, has_more=has_more)
+    listing = await load_tables(ui, tables.value) if tables.value else TableListing()
+    if listing.lines:
+        shown = [(each.name, each.address) for each in listing.lines]
+        tree.add_tables(path, shown, has_more=listing.total > len(shown))
     return ui.page(
         "namespace.html",
+        loads_figures=True,
         tree=tree,
         path=path,
-        namespaces=_listing(ui, path, namespaces, "namespaces"),
-        tables=_listing(ui, path, tables, "tables"),
+        namespaces=_listing(ui, path, namespaces),
+        tables=listing,
+        tables_message="" if is_no_level(tables) else tables.message,
         properties=properties,
-        has_others=bool(path) and tables.error is None,
-        down=down,
     )
 
 
@@ -85,11 +143,16 @@ def _failure(namespaces: Result[Any], tables: Result[Any]) -> LanceNamespaceErro
     return tables.error if is_no_level(namespaces) else namespaces.error
 
 
-async def _list(ui: UiRequest, kind: str, path: Sequence[str]) -> Result[Any]:
-    token = ui.text(f"{kind}_page")
+async def _list_namespaces(ui: UiRequest, path: Sequence[str]) -> Result[Any]:
+    token = ui.text("namespaces_page")
     fields = {"id": list(path), "limit": _PAGE_SIZE, "page_token": token or None}
-    method = ui.table_names.list_tables if kind == "tables" else None
-    return await ui.attempt(f"list_{kind}", fields, method=method)
+    return await ui.attempt("list_namespaces", fields)
+
+
+async def _list_tables(ui: UiRequest, path: Sequence[str]) -> Result[Any]:
+    """Return the names of the tables of all formats that the principal sees."""
+    fields = {"id": list(path), "limit": _MOST_NAMES}
+    return await ui.attempt("list_tables", fields, method=ui.caches.table_names.list_tables)
 
 
 async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
@@ -100,25 +163,203 @@ async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
     return shown_properties(found.value.properties) if found.value else {}
 
 
-def _listing(ui: UiRequest, path: list[str], part: Result[Any], kind: str) -> Listing:
-    parameter = f"{kind}_page"
+def _listing(ui: UiRequest, path: list[str], part: Result[Any]) -> Listing:
+    parameter = "namespaces_page"
     if part.error is not None:
         is_expected = is_no_level(part) and not ui.text(parameter)
         return Listing(message="" if is_expected else part.message)
     answer = part.require()
-    page = "table" if kind == "tables" else "namespace"
     own = "namespace" if path else ""
     following = {parameter: answer.page_token}
     return Listing(
-        [(name, address(page, [*path, name])) for name in getattr(answer, kind)],
+        [(name, address("namespace", [*path, name])) for name in answer.namespaces],
         address(own, path, **following) if answer.page_token else "",
-        address("namespace", path) if ui.text(parameter) else "",
-        {
-            key.removeprefix(UNAVAILABLE): why
-            for key, why in (answer.context or {}).items()
-            if key.startswith(UNAVAILABLE)
-        },
+        address(own, path) if ui.text(parameter) else "",
     )
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+_SORTED = ("name", "format", "owner")
+UNKNOWN = "unknown"
+"""The format of a table in addresses and on pages if it is not known."""
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """The tables that the address of a page asks for, and their order."""
+
+    path: list[str]
+    word: str = ""
+    """A part of their names."""
+    format: str = ""
+    """Their format; empty for all."""
+    sort: str = "name"
+    """One of `_SORTED`, with ``-`` before it for a descending order."""
+    page: int = 1
+
+    @classmethod
+    def of(cls, ui: UiRequest) -> TableChoice:
+        """Return the choice in the address of a page. What is malformed has its default."""
+        sort, page = ui.text("sort"), ui.text("page")
+        return cls(
+            ui.names,
+            ui.text("name"),
+            ui.text("format"),
+            sort if sort.removeprefix("-") in _SORTED else "name",
+            max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 7 else 1,
+        )
+
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        return address(
+            "namespace" if self.path else "",
+            self.path,
+            name=self.word,
+            format=self.format,
+            sort="" if self.sort == "name" else self.sort,
+            page="" if self.page == 1 else self.page,
+        )
+
+    def order_of(self, column: str) -> str:
+        """Return the value of ``aria-sort`` for a column; empty if it is not sorted."""
+        if self.sort == column:
+            return "ascending"
+        return "descending" if self.sort == f"-{column}" else ""
+
+    def sorted_by(self, column: str) -> TableChoice:
+        """Return the choice sorted by a column, descending if it is already sorted ascending."""
+        return replace(self, sort=f"-{column}" if self.sort == column else column, page=1)
+
+    def takes_name(self, name: str) -> bool:
+        """Return whether it includes a table by its name."""
+        return self.word.casefold() in name.casefold()
+
+    def takes(self, format_: str) -> bool:
+        """Return whether it includes a table by its format."""
+        return self.format in ("", format_)
+
+    def cut(self, found: list[T]) -> list[T]:
+        """Return the part of a list that is on the page."""
+        start = (self.page - 1) * _PAGE_SIZE
+        return found[start : start + _PAGE_SIZE]
+
+    def at_page(self, page: int) -> TableChoice:
+        """Return the choice with another page."""
+        return replace(self, page=page)
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A table in the listing of its namespace."""
+
+    name: str
+    address: str
+    format: str
+    owner: str
+
+    @classmethod
+    def of(cls, path: Sequence[str], name: str, entry: Entry | None) -> TableLine:
+        """Return the line of a table, whose entry may be unknown."""
+        entry = entry or Entry("")
+        page = "table" if entry.is_lance else "other"
+        format_ = entry.format or UNKNOWN
+        return cls(name, address(page, [*path, name]), format_, entry.owner)
+
+
+@dataclass(frozen=True)
+class TableListing:
+    """A page of the tables of a namespace."""
+
+    choice: TableChoice = field(default_factory=lambda: TableChoice([]))
+    lines: list[TableLine] = field(default_factory=list)
+    total: int = 0
+    """How many tables match."""
+    all: int = 0
+    """How many tables there are."""
+    is_cut: bool = False
+    """Whether there are more tables than were counted."""
+    formats: list[str] = field(default_factory=list)
+    """The formats of all tables; empty if only those of the page are known."""
+
+    @property
+    def first(self) -> int:
+        """The number of the first table of the page, from one."""
+        return (self.choice.page - 1) * _PAGE_SIZE + 1
+
+    @property
+    def last(self) -> int:
+        """The number of the last table of the page."""
+        return self.first + len(self.lines) - 1
+
+    @property
+    def previous_page(self) -> str:
+        """The address of the page before; empty if there is none."""
+        page = self.choice.page - 1
+        return self.choice.at_page(page).address if page else ""
+
+    @property
+    def next_page(self) -> str:
+        """The address of the page after; empty if there is none."""
+        return self.choice.at_page(self.choice.page + 1).address if self.last < self.total else ""
+
+    def heading(self, column: str) -> tuple[str, str]:
+        """Return the address of the page sorted by a column, or "", and its ``aria-sort``."""
+        can_sort = column == "name" or self.formats
+        link = self.choice.sorted_by(column).address if can_sort else ""
+        return link, self.choice.order_of(column)
+
+
+async def load_tables(ui: UiRequest, answer: Any) -> TableListing:
+    """Return the page of tables that an address asks for.
+
+    Args:
+        answer: The names of all tables that the principal sees.
+    """
+    choice, names = TableChoice.of(ui), sorted(set(answer.tables))
+    if len(names) <= _MOST_ENTRIES and not answer.page_token:
+        return await _load_few(ui, choice, names)
+    return await _load_many(ui, choice, names, is_cut=bool(answer.page_token))
+
+
+async def _load_few(ui: UiRequest, choice: TableChoice, names: list[str]) -> TableListing:
+    """Return the page of a namespace all of whose entries are read."""
+    entries = await _entries(ui, choice.path, names, all_at_once=True)
+    lines = [TableLine.of(choice.path, name, entries.get(name)) for name in names]
+    formats = sorted({each.format for each in lines}, key=str.casefold)
+    lines = [each for each in lines if choice.takes_name(each.name) and choice.takes(each.format)]
+    lines.sort(key=lambda each: getattr(each, choice.sort.removeprefix("-")).casefold())
+    if choice.sort.startswith("-"):
+        lines.reverse()
+    return TableListing(choice, choice.cut(lines), len(lines), len(names), formats=formats)
+
+
+async def _load_many(
+    ui: UiRequest, choice: TableChoice, names: list[str], *, is_cut: bool
+) -> TableListing:
+    """Return the page of a namespace of which only the entries on the page are read."""
+    choice = replace(choice, format="", sort="-name" if choice.sort == "-name" else "name")
+    found = [name for name in names if choice.takes_name(name)]
+    if choice.sort == "-name":
+        found.reverse()
+    wanted = choice.cut(found)
+    entries = await _entries(ui, choice.path, wanted, all_at_once=False)
+    lines = [TableLine.of(choice.path, name, entries.get(name)) for name in wanted]
+    return TableListing(choice, lines, len(found), len(names), is_cut)
+
+
+async def _entries(
+    ui: UiRequest, path: Sequence[str], names: Sequence[str], *, all_at_once: bool
+) -> Mapping[str, Entry]:
+    """Return entries of a namespace by name; none if they cannot be read."""
+    if not names:
+        return {}
+    method = partial(load_entries, names=names, all_at_once=all_at_once)
+    fields = {"id": list(path), "limit": len(names)}
+    found: Result[EntryPage] = await ui.attempt("list_tables", fields, method=method)
+    return found.value.entries if found.value else {}
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -164,145 +405,3 @@ def error_page(
     )
     page.headers.update(error_headers(error))
     return page
-
-
-# -- search ----------------------------------------------------------------------------------------
-
-
-_SEARCH_SECONDS = 15.0
-_GRACE_SECONDS = 15.0
-"""Extra time for calls that are running when the time is over."""
-_MOST_MATCHES = 200
-_LONGEST = 300
-
-
-@dataclass(frozen=True)
-class Found:
-    """A table with its matching text."""
-
-    name: str
-    address: str
-    where: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Results:
-    """The tables that a search found, and the catalogs and tables that it could not search."""
-
-    found: list[Found] = field(default_factory=list)
-    has_more: bool = False
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    unread: int = 0
-    """The number of tables of which only the name was searched."""
-
-
-async def show_search(ui: UiRequest) -> Response:
-    """Return the page of a search; without a word, only its form."""
-    word = ui.text("q")
-    scopes = _requested_scopes(ui)
-    return ui.page(
-        "search.html",
-        section="Search",
-        word=word,
-        scopes={each: each in scopes for each in Scope},
-        results=await _search(ui, word, scopes) if word else Results(),
-    )
-
-
-async def _search(ui: UiRequest, word: str, scopes: frozenset[Scope]) -> Results:
-    """Search all visible catalogs concurrently: one that is down does not delay the others."""
-    catalogs = await _visible_catalogs(ui)
-    deadline = time.monotonic() + _SEARCH_SECONDS
-
-    def search_in(name: str, path: list[str]) -> Awaitable[Result[Results]]:
-        namespace = partial(VisibleNamespace, ui, path, deadline)
-        work = partial(_results_of, Search({name: namespace}, word, scopes), path)
-        operation, seconds = ui.http.state.operation, _SEARCH_SECONDS + _GRACE_SECONDS
-        start = partial(ui.gateway.work, ui.http, work, operation, seconds)
-        watched = ui.gateway.watched_catalog(path)
-        return as_result(watched.wait_for(start) if watched is not None else start())
-
-    parts = await gather(*(search_in(name, path) for name, path in catalogs.items()))
-    found, unavailable, unread = [], {}, 0
-    for name, part in zip(catalogs, parts, strict=True):
-        if part.error is not None:
-            unavailable[_shown(name)] = part.message
-            continue
-        found += part.value.found
-        unavailable |= part.value.unavailable
-        unread += part.value.unread
-    return Results(found[:_MOST_MATCHES], len(found) > _MOST_MATCHES, unavailable, unread)
-
-
-def _requested_scopes(ui: UiRequest) -> frozenset[Scope]:
-    named = ui.http.query_params.getlist("in")
-    return frozenset(each for each in Scope if each.value in named) or frozenset({Scope.NAME})
-
-
-async def _visible_catalogs(ui: UiRequest) -> dict[str, list[str]]:
-    """Return the catalogs by name, each with the path of its root."""
-    if not isinstance(ui.gateway.namespace, FederatedNamespace):
-        return {"": []}
-    answer = await ui.call("list_namespaces", {"id": []})
-    return {name: [name] for name in answer.namespaces}
-
-
-def _results_of(search: Search, path: list[str]) -> Results:
-    """Run a search in one catalog, with one match more than the page shows.
-
-    Args:
-        path: The catalog's path in the gateway's namespace.
-    """
-    found = []
-    for each in islice(search, _MOST_MATCHES + 1):
-        table = [*path, *each.table]
-        text = "" if each.scope is Scope.NAME else each.text[:_LONGEST]
-        found.append(Found(".".join(table), address("table", table), each.scope.value, text))
-    unavailable = {
-        _shown(name): public_text(why, ErrorCode.SERVICE_UNAVAILABLE)
-        for name, why in search.unavailable.items()
-    }
-    return Results(found, unavailable=unavailable, unread=len(search.unread))
-
-
-def _shown(catalog: str) -> str:
-    return catalog or "The catalog"
-
-
-@dataclass
-class VisibleNamespace(LanceNamespace):
-    """Lists and describes the objects in one namespace, with identifiers relative to it.
-
-    Each call is authorized and recorded like a call of the API, and runs in the calling thread.
-    """
-
-    ui: UiRequest
-    parent: list[str]
-    """The namespace that is the root of this one."""
-    deadline: float
-    """By `time.monotonic`. No call is made after it."""
-
-    def namespace_id(self) -> str:
-        """Return the id of the namespace."""
-        return f"VisibleNamespace {{ parent: {self.parent} }}"
-
-    def list_namespaces(self, request: Any) -> Any:
-        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        return self._call("list_namespaces", request)
-
-    def list_tables(self, request: Any) -> Any:
-        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        return self._call("list_tables", request, self.ui.table_names.list_tables)
-
-    def describe_table(self, request: Any) -> Any:
-        """Describe as the API does. Raises ServiceUnavailable (17) after the deadline."""
-        return self._call("describe_table", request)
-
-    def _call(self, operation: str, request: Any, method: Method | None = None) -> Any:
-        if time.monotonic() > self.deadline:
-            raise ServiceUnavailableError("The time limit of this page was exceeded")
-        fields = request.model_dump(exclude_none=True)
-        fields["id"] = [*self.parent, *(request.id or ())]
-        http, known = self.ui.http, OPERATION_BY_NAME[operation]
-        return self.ui.gateway.call_sync(http, known, fields, lambda result: result, method=method)

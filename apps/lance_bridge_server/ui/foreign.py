@@ -7,18 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import lance_namespace as api
 from lance_namespace import LanceNamespace
 from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.errors import display, invalid
-from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge.redaction import redact
 
-from .browse import Listing
-from .rendering import address, shown_properties
-from .request import UiRequest, catalog_at, gather
+from .caches import catalog_at
+from .rendering import shown_properties
+from .request import UiRequest, gather
 from .tree import load_tree
 
 # -- schema ----------------------------------------------------------------------------------------
@@ -108,32 +106,11 @@ class ForeignTable:
     location: str
     properties: Mapping[str, str]
     """The properties without secrets and the schema."""
+    format: str
+    """Its format for people; empty if it is unknown."""
+    owner: str
     columns: list[ForeignColumn]
     """The columns in its properties, or else in the catalog; empty if neither has any."""
-
-
-def list_foreign(namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
-    """Return a page of the names of a namespace's tables that are not Lance tables.
-
-    Raises:
-        InvalidInputError: (13) the token is of another listing.
-        NamespaceNotFoundError: (1)
-    """
-    page = PageRequest.parse(f"others {request.id}", request.limit, request.page_token)
-    child, path = catalog_at(namespace, request.id or ())
-    names: list[str] = []
-    if not isinstance(child, LanceBridgeNamespace):
-        return api.ListTablesResponse(tables=names)
-    after = page.after[0] if page.after else None
-    for entry in child.tables.scan(child.namespace_path(path, of_tables=True), after=after):
-        if entry.record.is_lance:
-            continue
-        if len(names) == page.limit:
-            return api.ListTablesResponse(
-                tables=names, page_token=encode_token(page.scope, (names[-1],))
-            )
-        names.append(entry.path[-1])
-    return api.ListTablesResponse(tables=names)
 
 
 def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | None:
@@ -149,7 +126,7 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
     entry = child.tables.load_entry(child.tables.path_of(path))
     columns, schema_keys = columns_in(entry.properties)
     if not columns and not entry.record.is_lance:
-        catalog = child.tables.connection.catalog
+        catalog = child.catalog
         columns = [
             ForeignColumn(each.name, 0, each.type, each.nullable, each.comment, each.is_partition)
             for each in catalog.load_columns(entry.path)
@@ -161,34 +138,13 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
         shown_properties(
             {key: value for key, value in entry.properties.items() if key not in schema_keys}
         ),
+        entry.record.format,
+        entry.record.owner,
         columns,
     )
 
 
 # -- page ------------------------------------------------------------------------------------------
-
-
-_PAGE_SIZE = 100
-
-
-async def show_others(ui: UiRequest) -> Response:
-    """Return the page with the names of a namespace's tables that are not Lance tables."""
-    path = ui.names
-    fields = {"id": path, "limit": _PAGE_SIZE, "page_token": ui.text("page") or None}
-    tree, answer = await gather(
-        load_tree(ui, path), ui.call("list_tables", fields, method=list_foreign)
-    )
-    following = {"page": answer.page_token}
-    return ui.page(
-        "others.html",
-        tree=tree,
-        path=path,
-        others=Listing(
-            [(name, address("other", [*path, name])) for name in answer.tables],
-            address("others", path, **following) if answer.page_token else "",
-            address("others", path) if ui.text("page") else "",
-        ),
-    )
 
 
 async def show_foreign(ui: UiRequest) -> Response:

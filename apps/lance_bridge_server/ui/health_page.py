@@ -36,6 +36,7 @@ from .request import (
     public_finding,
 )
 from .sign_in import Forms
+from .tree import load_tree
 
 # -- requests --------------------------------------------------------------------------------------
 
@@ -123,7 +124,8 @@ class HealthPages:
 
     async def show_health(self, ui: UiRequest) -> Response:
         """Return the page with requests, catalogs, the audit log and migrations."""
-        states, lines, migrations = await gather(
+        tree, states, lines, migrations = await gather(
+            load_tree(ui, ()),
             self._gateway.health.states(),
             self._part(ui, READ_AUDIT_LOG, self._last_lines),
             self._part(ui, LIST_MIGRATIONS, _list_migrations),
@@ -132,6 +134,7 @@ class HealthPages:
         return ui.page(
             "health.html",
             section="Health",
+            tree=tree,
             operations=summarize(self._metrics),
             states={name: state for name, state in states.items() if name in visible},
             problems=[
@@ -149,7 +152,7 @@ class HealthPages:
 
     async def ask_doctor(self, ui: UiRequest) -> Response:
         """Return the page that asks for confirmation to run the doctor."""
-        return self._doctor_page(ui, self._catalogs_for_doctor(ui))
+        return await self._doctor_page(ui, self._catalogs_for_doctor(ui))
 
     async def run_doctor(self, ui: UiRequest) -> Response:
         """Run the doctor on all catalogs where the principal may, or continue in one catalog."""
@@ -164,7 +167,7 @@ class HealthPages:
                 )
         page = fields.get("page")
         parts = await gather(*(self._diagnose(ui, each, page) for each in catalogs))
-        return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
+        return await self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
 
     async def send_report(self, ui: UiRequest) -> Response:
         """Send the report of a migration as a file: the security headers would block its style."""
@@ -243,7 +246,7 @@ class HealthPages:
         run = partial(self._run, ui, work, _DOCTOR_SECONDS)
         return await as_result(self._gateway.watched[catalog].wait_for(run))
 
-    def _doctor_page(
+    async def _doctor_page(
         self,
         ui: UiRequest,
         catalogs: Sequence[str],
@@ -255,6 +258,7 @@ class HealthPages:
         return ui.page(
             "doctor.html",
             section="Health",
+            tree=await load_tree(ui, ()),
             catalogs=catalogs,
             results=results,
             limit=_DOCTOR_LIMIT,

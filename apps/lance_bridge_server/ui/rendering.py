@@ -72,6 +72,8 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 _DASH = "\N{EN DASH}"
 PRIVATE_HEADERS: Final[Mapping[str, str]] = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 """The headers of responses for one principal."""
+_POLICY = "Content-Security-Policy"
+_FIGURE_HEADERS = {**PRIVATE_HEADERS, _POLICY: f"{SECURITY_HEADERS[_POLICY]}; connect-src 'self'"}
 _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 _MEDIA_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -82,15 +84,21 @@ NAVIGATION = {"Catalogs": "", "Search": "search", "Health": "health"}
 
 
 def html_page(
-    template: str, *, status: int = 200, section: str = "Catalogs", **context: Any
+    template: str,
+    *,
+    status: int = 200,
+    section: str = "Catalogs",
+    loads_figures: bool = False,
+    **context: Any,
 ) -> Response:
     """Render a page. All values of the context are escaped.
 
     Args:
         section: The entry of `NAVIGATION` that it belongs to.
+        loads_figures: Whether its script may make requests of this server.
     """
     text = _TEMPLATES.get_template(template).render(context, section=section)
-    return HTMLResponse(text, status, PRIVATE_HEADERS)
+    return HTMLResponse(text, status, _FIGURE_HEADERS if loads_figures else PRIVATE_HEADERS)
 
 
 def static_file(name: str) -> Response | None:

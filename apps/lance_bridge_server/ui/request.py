@@ -1,21 +1,15 @@
-"""A request for a page: the operations that it runs, and the names of tables, which are cached."""
+"""A request for a page: the operations that it runs, and what its principal sees."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import math
-import threading
 import time
-import weakref
-from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
     ErrorCode,
@@ -26,132 +20,23 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lance_bridge import LanceBridgeNamespace
-from lance_bridge.catalog import Path
 from lance_bridge.errors import OutcomeUnknownError, display
-from lance_bridge.paging import PageRequest, encode_token
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.identifiers import with_text
 
 from ..access.authentication import Principal
-from ..access.permissions import catalog_of
 from ..errors import public_text
 from ..gateway.breakers import CatalogUnavailableError
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
 from ..queries.calling import Method
+from .caches import Caches
 from .rendering import html_page, names_in
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-_log = logging.getLogger(__name__)
-
-_LONG_SECONDS = 0.2
-"""Faster listings are not cached."""
-_FRESH_SECONDS = 30.0
-"""How long names are used without listing them again."""
-_MOST_SECONDS = 600.0
-"""How long they are used at most, while they are listed in the background."""
-_MOST_LISTINGS = 16
-
-
-@dataclass
-class _CachedNames:
-    """The cached names of one namespace."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while they are listed, so that concurrent requests list only once."""
-    names: list[str] = field(default_factory=list)
-    listed_at: float = float("-inf")
-    """By `time.monotonic`."""
-
-    def age(self) -> float:
-        """Return the age of the names in seconds."""
-        return time.monotonic() - self.listed_at
-
-    def list_again(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
-        """List the names, and cache them if that took long. Raises what the catalog raises."""
-        started = time.monotonic()
-        page = PageRequest("names", None, None)
-        names, _ = namespace.tables.list(path, page)
-        now = time.monotonic()
-        is_long = now - started >= _LONG_SECONDS
-        self.names, self.listed_at = (names, now) if is_long else ([], float("-inf"))
-        return names
-
-
-class TableNames:
-    """The names of Lance tables, by catalog and namespace. Safe to share between threads.
-
-    They are cached for each namespace object, and filtered for the principal after each call.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: weakref.WeakKeyDictionary[Any, OrderedDict[Path, _CachedNames]]
-        self._kept = weakref.WeakKeyDictionary()
-
-    def list_tables(self, namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
-        """Return a page as `LanceNamespace.list_tables`. Raises what that raises."""
-        names = list(request.id or ())
-        child, inner = catalog_at(namespace, names)
-        if not isinstance(child, LanceBridgeNamespace):
-            return namespace.list_tables(request)
-        page = PageRequest.parse(f"tables of {names}", request.limit, request.page_token)
-        found = self._names(child, child.namespace_path(inner, of_tables=True))
-        start = bisect_right(found, page.after[0]) if page.after else 0
-        end = len(found) if page.limit is None else start + page.limit
-        token = encode_token(page.scope, (found[end - 1],)) if end < len(found) else None
-        return api.ListTablesResponse(tables=found[start:end], page_token=token)
-
-    def _names(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
-        kept = self._cached_names(namespace, path)
-        if _FRESH_SECONDS < kept.age() <= _MOST_SECONDS:
-            self._refresh(kept, namespace, path)
-        if kept.age() <= _MOST_SECONDS:
-            return kept.names
-        with kept.lock:
-            fresh = kept.age() <= _FRESH_SECONDS  # another request may have listed them
-            return kept.names if fresh else kept.list_again(namespace, path)
-
-    def _cached_names(self, namespace: LanceBridgeNamespace, path: Path) -> _CachedNames:
-        with self._lock:
-            listings = self._kept.setdefault(namespace, OrderedDict())
-            found = listings.setdefault(path, _CachedNames())
-            listings.move_to_end(path)
-            if len(listings) > _MOST_LISTINGS:
-                listings.popitem(last=False)
-            return found
-
-    def _refresh(self, kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
-        """List names in the background, unless that is already running."""
-        if kept.lock.acquire(blocking=False):
-            context = contextvars.copy_context()
-            threading.Thread(
-                target=context.run, args=(_list_and_release, kept, namespace, path), daemon=True
-            ).start()
-
-
-def _list_and_release(kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
-    try:
-        kept.list_again(namespace, path)
-    except LanceNamespaceError as error:
-        kept.listed_at = float("-inf")  # the next page says why
-        _log.warning("The tables of %s could not be listed: %s", path, error)
-    finally:
-        kept.lock.release()
-
-
-def catalog_at(namespace: LanceNamespace, names: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return the catalog of an identifier, and the identifier in that catalog."""
-    child = catalog_of(namespace, tuple(names))
-    return child, list(names if child is namespace else names[1:])
-
 
 # -- request ---------------------------------------------------------------------------------------
 
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OPERATION_BY_NAME = {each.name: each for each in OPERATIONS}
@@ -193,7 +78,7 @@ class UiRequest:
 
     gateway: Gateway
     http: Request
-    table_names: TableNames = field(default_factory=TableNames)
+    caches: Caches = field(default_factory=Caches)
 
     @property
     def principal(self) -> Principal:
@@ -306,3 +191,56 @@ def public_finding(text: str) -> str:
 def error_text(error: LanceNamespaceError) -> str:
     """Return the message of an error without secrets and addresses."""
     return public_text(str(error), ErrorCode(error.code))
+
+
+# -- namespaces that a principal sees --------------------------------------------------------------
+
+
+@dataclass
+class VisibleNamespace(LanceNamespace):
+    """Lists and describes the objects in one namespace, with identifiers relative to it.
+
+    Tables of all formats are listed. Each call is authorized and recorded like a call of the API,
+    and runs in the calling thread.
+    """
+
+    ui: UiRequest
+    parent: list[str]
+    """The namespace that is the root of this one."""
+    deadline: float
+    """By `time.monotonic`. No call is made after it."""
+    describe: Method | None = None
+    """Replaces the description of a table."""
+
+    def namespace_id(self) -> str:
+        """Return the id of the namespace."""
+        return f"VisibleNamespace {{ parent: {self.parent} }}"
+
+    def list_namespaces(self, request: Any) -> Any:
+        """List as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        return self.call("list_namespaces", request)
+
+    def list_tables(self, request: Any) -> Any:
+        """List tables of all formats. Raises ServiceUnavailable (17) after the deadline."""
+        return self.call("list_tables", request, self.ui.caches.table_names.list_tables)
+
+    def describe_table(self, request: Any) -> Any:
+        """Describe as the API does. Raises ServiceUnavailable (17) after the deadline."""
+        return self.call("describe_table", request, self.describe)
+
+    def call(self, operation: str, request: Any, method: Method | None = None) -> Any:
+        """Run an operation. Raises ServiceUnavailable (17) after the deadline."""
+        started = time.monotonic()
+        if started > self.deadline:
+            raise ServiceUnavailableError("The time limit of this page was exceeded")
+        fields = request.model_dump(exclude_none=True)
+        fields["id"] = [*self.parent, *(request.id or ())]
+        http, known = self.ui.http, OPERATION_BY_NAME[operation]
+        try:
+            return self.ui.gateway.call_sync(http, known, fields, _unchanged, method=method)
+        except ServiceUnavailableError as error:
+            raise self.ui.explain(error, operation, fields["id"], started) from error
+
+
+def _unchanged(result: Any) -> Any:
+    return result

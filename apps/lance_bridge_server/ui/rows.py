@@ -31,8 +31,9 @@ from lance_bridge.dataset import canonical
 from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
+from .caches import catalog_at
 from .rendering import HEAD_BYTES, LARGEST_IMAGE
-from .request import Result, UiRequest, catalog_at
+from .request import Result, UiRequest
 
 # -- version ---------------------------------------------------------------------------------------
 

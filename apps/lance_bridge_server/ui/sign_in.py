@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from functools import partial
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from lance_namespace.errors import (
@@ -12,10 +13,13 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     UnauthenticatedError,
 )
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.errors import invalid
+from lance_bridge_federated import FederatedNamespace
 
 from ..access.audit import trail_of
 from ..access.authentication import ANONYMOUS, principal_of_key
@@ -29,6 +33,7 @@ from ..http.exchange import exchange_of
 from ..http.process import Process
 from .rendering import PRIVATE_HEADERS, ROOT, address, html_page
 from .request import UiRequest, error_text
+from .tree import load_tree
 
 # -- cookies ---------------------------------------------------------------------------------------
 
@@ -342,11 +347,16 @@ class LoginPages:
         return self._begin(ui.http, identity, kept["next"])
 
     async def show_account(self, ui: UiRequest) -> Response:
-        """Return the page that shows who is signed in."""
+        """Return the page that shows who is signed in, and what the principal may do."""
         session = ui.http.state.session
         return ui.page(
             "account.html",
             section="",
+            tree=await load_tree(ui, ()),
+            actions=list(_ACTIONS),
+            rights=await run_in_threadpool(_rights, ui),
+            has_keys=bool(self._login.api_keys),
+            providers=[each.label for each in self._login.providers],
             ends=session.ends * 1000 if session else None,
             token=self._sign_in.forms.token(ui.http) if session else "",
             can_sign_in=self._login.is_offered,
@@ -406,6 +416,34 @@ class LoginPages:
             token=self._sign_in.forms.token(ui.http),
             can_be_kept=cookies.can_be_kept,
         )
+
+
+_ACTIONS = {
+    "See": "describe_table",
+    "Read": "query_table",
+    "Write": "insert_into_table",
+    "Alter": "alter_table_add_columns",
+    "Create": "create_table",
+    "Drop": "drop_table",
+}
+"""What the page of the account shows: an operation of each group, by the word for the group."""
+
+
+def _rights(ui: UiRequest) -> dict[str, list[bool]]:
+    """Return which of `_ACTIONS` the principal may do on all tables of each visible catalog.
+
+    This is decided for a name that no table has, so that only rights on whole catalogs count.
+    """
+    gateway, found = ui.gateway, {}
+    is_root = not isinstance(gateway.namespace, FederatedNamespace)
+    for name in gateway.visible_catalogs(ui.principal):
+        catalog = gateway.catalogs[name]
+        levels = catalog.capabilities.levels if isinstance(catalog, LanceBridgeNamespace) else 1
+        absent = f"absent_{secrets.token_hex(8)}"
+        path = (*(() if is_root else (name,)), *[absent] * (levels + 1))
+        check = partial(gateway.authorizer.check, ui.principal)
+        found[name] = [check(each, path).allowed for each in _ACTIONS.values()]
+    return found
 
 
 def _callback(request: Request) -> str:

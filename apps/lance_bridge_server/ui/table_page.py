@@ -31,6 +31,7 @@ from lance_bridge_federated import FederatedNamespace
 
 from ..errors import STATUS_BY_CODE
 from ..http.exchange import exchange_of
+from .caches import catalog_at
 from .rendering import (
     address,
     column_lines,
@@ -39,7 +40,7 @@ from .rendering import (
     share_percent,
     shown_properties,
 )
-from .request import Result, UiRequest, as_result, catalog_at, error_text, gather, public_finding
+from .request import Result, UiRequest, as_result, error_text, gather, public_finding
 from .rows import State, requested_state
 from .sign_in import Forms, redirect
 from .tree import load_tree

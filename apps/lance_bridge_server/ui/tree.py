@@ -42,14 +42,21 @@ class Node:
         for each in self.children or ():
             each.is_down = each.name in catalogs
 
-    def add_tables(self, path: Sequence[str], names: Sequence[str], *, has_more: bool) -> None:
-        """Add tables to the innermost opened namespace, which has the given path."""
+    def add_tables(
+        self, path: Sequence[str], tables: Sequence[tuple[str, str]], *, has_more: bool
+    ) -> None:
+        """Add tables to the innermost opened namespace.
+
+        Args:
+            path: The path of that namespace.
+            tables: Names with addresses.
+        """
         inner = self
         while opened := [each for each in inner.children or () if each.children is not None]:
             inner = opened[0]
-        tables = (Node(each, address("table", [*path, each]), True) for each in names[:_NAMES])
-        inner.children = [*(inner.children or ()), *tables]
-        if has_more or len(names) > _NAMES:
+        nodes = (Node(name, link, is_table=True) for name, link in tables[:_NAMES])
+        inner.children = [*(inner.children or ()), *nodes]
+        if has_more or len(tables) > _NAMES:
             inner.more = address("namespace", path)
 
 

@@ -32,7 +32,6 @@ MEASURED = {
 PICTURED = {
     "catalogs": "/ui",
     "namespace": "/ui/namespace/prod/sales",
-    "others": "/ui/others/prod/sales",
     "foreign": "/ui/other/prod/sales/invoices",
     "connect": f"/ui/connect/{ARTICLES}",
     "doctor": "/ui/doctor",

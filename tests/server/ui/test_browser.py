@@ -24,6 +24,7 @@ PAGES = {
     "/ui": 200,
     "/ui/namespace/prod/sales": 200,
     "/ui/namespace/many/db": 200,
+    "/ui/namespace/many/db?name=t01&sort=-name": 200,
     "/ui/namespace/dead": 503,
     f"/ui/table/{ARTICLES}": 200,
     f"/ui/rows/{ARTICLES}": 200,
@@ -33,7 +34,6 @@ PAGES = {
     f"/ui/rows/{ARTICLES}?at=branch:trial": 200,
     f"/ui/versions/{ARTICLES}": 200,
     f"/ui/versions/{ARTICLES}?branch=trial": 200,
-    "/ui/others/prod/sales": 200,
     "/ui/other/prod/sales/invoices": 200,
     f"/ui/connect/{ARTICLES}": 200,
     f"/ui/tag/{ARTICLES}": 200,
@@ -177,8 +177,9 @@ def test_who_has_an_account_at_the_provider_signs_in(visitor: Tab) -> None:
 def test_scripts_cannot_read_the_session(ann: Tab) -> None:
     ann.open("/ui")
     assert ann.page.evaluate("document.cookie") == ""
+    ann.open("/ui/account")
     status = ann.page.evaluate("fetch('/v1/namespace/$/list').then(each => each.status, () => 0)")
-    assert status == 0  # the policy of the page lets no script make requests
+    assert status == 0  # the policy of a page without figures lets no script make requests
     ann.problems.clear()  # the browser says so
 
 
@@ -230,3 +231,37 @@ def test_the_keyboard_leads_past_the_navigation(ann: Tab) -> None:
     assert ann.page.evaluate("document.activeElement.id") == "main"
     ann.page.keyboard.press("Tab")
     assert ann.page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_figures_are_filled_in_and_sorted(ann: Tab) -> None:
+    page = ann.page
+    ann.open("/ui/namespace/prod/sales")
+    rows = page.get_by_role("region", name="Tables").locator("tbody tr")
+    articles = rows.filter(has=page.get_by_role("link", name="articles", exact=True))
+    expect(articles.get_by_role("cell", name="75", exact=True)).to_be_visible()
+    expect(rows.filter(has_text="orders")).to_contain_text("has no data yet")
+    page.get_by_role("button", name="Rows").click()
+    expect(page.locator("th[data-sort=rows]")).to_have_attribute("aria-sort", "descending")
+    expect(rows.first).to_contain_text("articles")
+    page.get_by_role("button", name="Rows").click()
+    expect(page.locator("th[data-sort=rows]")).to_have_attribute("aria-sort", "ascending")
+    expect(rows.first).to_contain_text("articles")  # the others have no figures
+    assert_accessible(ann)
+
+
+def test_counts_of_catalogs_are_filled_in(ann: Tab) -> None:
+    ann.open("/ui")
+    many = ann.page.get_by_role("region", name="Catalogs").locator("tr").filter(has_text="many")
+    expect(many.get_by_role("cell", name="130", exact=True)).to_be_visible()
+
+
+def test_tables_are_listed_without_scripts(
+    browser: Browser, served: SignedInPages, session: Any
+) -> None:
+    options = _options(storage_state=session, java_script_enabled=False)
+    with browser.new_context(**options) as context:
+        tab = Tab(context.new_page(), served.url)
+        tab.open("/ui/namespace/prod/sales")
+        expect(tab.page.get_by_role("link", name="invoices").last).to_be_visible()
+        expect(tab.page.get_by_role("cell", name="Lance").first).to_be_visible()
+        expect(tab.page.get_by_text("A script fills in rows")).to_be_visible()

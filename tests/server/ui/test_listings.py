@@ -19,9 +19,9 @@ from server.ui.browsers import HtmlPage
 
 from lance_bridge.catalog import CatalogColumn, TableRecord
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.ui import request
+from lance_bridge_server.ui import caches
+from lance_bridge_server.ui.caches import TableNames
 from lance_bridge_server.ui.foreign import columns_in
-from lance_bridge_server.ui.request import TableNames
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 
@@ -53,6 +53,7 @@ ICEBERG = {
         {"id": 2, "name": "tags", "required": False, "type": {"type": "list", "element": "string"}},
     ],
 }
+FORMATS = {"articles": "Lance", "events": "Iceberg", "orders": "Parquet", "pay": "unknown"}
 SEEING = """
 permit(principal, action in Action::"see", resource);
 forbid(principal == User::"bob", action, resource == Table::"prod.sales.pay");
@@ -66,8 +67,12 @@ def client_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     declare(prod, "sales.articles")
     tables = SERVERS[str(directory)].tables
     for name, properties in {
-        "orders": {"spark.sql.sources.schema": json.dumps(SPARK), "owner.password": "s3cret-word"},
-        "events": {"current-schema": json.dumps(ICEBERG)},
+        "orders": {
+            "spark.sql.sources.schema": json.dumps(SPARK),
+            "spark.sql.sources.provider": "parquet",
+            "owner.password": "s3cret-word",
+        },
+        "events": {"current-schema": json.dumps(ICEBERG), "table_type": "ICEBERG"},
         "pay": {},
     }.items():
         path = ("sales", name)
@@ -86,10 +91,10 @@ def _page(client_of: Any, path: str, user: str = "ann") -> HtmlPage:
 @pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_they_are_listed_beside_lance_tables(client_of: Any) -> None:
     namespace = _page(client_of, "/ui/namespace/prod/sales")
-    assert "orders" not in namespace.links
-    others = _page(client_of, namespace.links["Tables of other formats"])
-    assert {"orders", "events", "pay"} <= set(others.links)
-    assert "articles" not in others.links
+    assert namespace.links["orders"] == "/ui/other/prod/sales/orders"
+    assert namespace.links["articles"] == "/ui/table/prod/sales/articles"
+    formats = {name: namespace.cells[namespace.cells.index(name) + 1] for name in FORMATS}
+    assert formats == FORMATS
 
 
 def test_one_has_its_schema_type_and_location(client_of: Any) -> None:
@@ -125,27 +130,42 @@ def test_no_secret_of_one_is_shown(client_of: Any) -> None:
     assert "s3cret-word" not in page.text
 
 
+def _matches(client_of: Any, word: str, *scopes: str, user: str = "ann") -> HtmlPage:
+    response = client_of(user)("GET", "/ui/search", params={"q": word, "in": scopes or ["name"]})
+    assert response.status_code == 200, response.text
+    return HtmlPage.of(response.text)
+
+
+def test_a_search_finds_them_with_their_formats(client_of: Any) -> None:
+    page = _matches(client_of, "sales.")
+    assert page.links["prod.sales.orders"] == "/ui/other/prod/sales/orders"
+    assert page.links["prod.sales.articles"] == "/ui/table/prod/sales/articles"
+    formats = {each: page.cells[page.cells.index(f"prod.sales.{each}") + 1] for each in FORMATS}
+    assert formats == FORMATS
+    assert "pay" not in _matches(client_of, "sales.", user="bob").text
+
+
+def test_a_search_says_where_in_them_it_found_a_word(client_of: Any) -> None:
+    page = _matches(client_of, "sku", "column", "property")
+    at = page.cells.index("prod.sales.orders")
+    assert page.cells[at : at + 4] == [
+        "prod.sales.orders", "Parquet", "column", "lines.sku: string",
+    ]  # fmt: skip
+    found = _matches(client_of, "owner.password", "property").cells
+    assert "owner.password=(not shown)" in found
+
+
+def test_a_search_finds_no_secret(client_of: Any) -> None:
+    assert "0 matches" in _matches(client_of, "s3cret", "name", "column", "property").text
+
+
 def test_hidden_ones_are_as_missing_ones(client_of: Any) -> None:
-    assert "pay" not in _page(client_of, "/ui/others/prod/sales", "bob").links
+    assert "pay" not in _page(client_of, "/ui/namespace/prod/sales", "bob").links
     statuses = [
         client_of("bob")("GET", f"/ui/other/prod/sales/{name}").status_code
         for name in ("pay", "absent")
     ]
     assert statuses == [404, 404]
-
-
-def test_many_come_in_pages(tmp_path: Path) -> None:
-    namespace = memory_namespace(tmp_path)
-    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-    for index in range(120):
-        path = ("db", f"t{index:03}")
-        SERVERS[str(tmp_path)].tables[path] = TableRecord(path, entry_type="TABLE")
-    with clients(namespace, cedar(tmp_path, SEEING)) as client_of:
-        first = _page(client_of, "/ui/others/db")
-        second = _page(client_of, first.links["Next page"])
-    names = [{each for each in page.links if each.startswith("t")} for page in (first, second)]
-    assert [len(each) for each in names] == [100, 20]
-    assert not names[0] & names[1]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +235,7 @@ def namespace(tmp_path: Path) -> Any:
 @pytest.fixture
 def counted(namespace: Any, monkeypatch: pytest.MonkeyPatch) -> Counted:
     """A catalog each of whose listings counts as long."""
-    monkeypatch.setattr(request, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(caches, "_LONG_SECONDS", 0.0)
     return Counted(namespace, monkeypatch)
 
 
@@ -246,7 +266,7 @@ def test_requests_at_the_same_time_list_once(namespace: Any, counted: Counted) -
 def test_a_quick_listing_is_made_each_time(
     namespace: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "_LONG_SECONDS", 1e9)
+    monkeypatch.setattr(caches, "_LONG_SECONDS", 1e9)
     names = TableNames()
     names.list_tables(namespace, _request())
     declare(namespace, "db.a")
@@ -261,7 +281,7 @@ def test_old_names_are_listed_in_the_background(
     names.list_tables(namespace, _request())
     declare(namespace, "db.a")
     assert names.list_tables(namespace, _request()).tables[0] == "t000"
-    monkeypatch.setattr(request, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(caches, "_FRESH_SECONDS", 0.0)
     deadline = time.monotonic() + 60
     while names.list_tables(namespace, _request()).tables[0] != "a":
         assert time.monotonic() < deadline
@@ -274,7 +294,7 @@ def test_a_listing_that_fails_in_the_background_is_not_shown_for_long(
     names = TableNames()
     names.list_tables(namespace, _request())
     counted.error = ServiceUnavailableError("The metastore does not answer")
-    monkeypatch.setattr(request, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(caches, "_FRESH_SECONDS", 0.0)
     deadline = time.monotonic() + 60
     with pytest.raises(ServiceUnavailableError):
         _list_until(names, namespace, deadline)

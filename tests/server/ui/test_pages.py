@@ -23,8 +23,8 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.access.login import Login
 from lance_bridge_server.lancedb import DatabasePaths
-from lance_bridge_server.ui import browse, rendering, rows_page
-from lance_bridge_server.ui.browse import VisibleNamespace
+from lance_bridge_server.ui import rendering, rows_page, search_page
+from lance_bridge_server.ui.request import VisibleNamespace
 from lance_bridge_server.ui.table_page import snippets_for
 
 from .conftest import DIMENSION, TABLES, DeadNamespace, GetPage, articles, create_articles
@@ -108,8 +108,9 @@ def test_many_tables_come_in_pages(get: GetPage) -> None:
     second = get(first.links["Next page"])
     names = {each for page in (first, second) for each in page.links if each.startswith("t")}
     assert len(names) == TABLES
-    assert "t000" not in second.links
-    assert "t000" in get(second.links["First page"]).links
+    assert f"1\N{EN DASH}100 of {TABLES} tables" in first.text
+    assert f"101\N{EN DASH}{TABLES} of {TABLES} tables" in second.text
+    assert "t000" in get(second.links["Previous page"]).links
 
 
 def test_the_tree_is_opened_down_to_the_page(get: GetPage) -> None:
@@ -408,8 +409,8 @@ def test_a_catalog_that_is_slow_is_named_and_the_others_are_searched(
         return list_tables(namespace, request)
 
     monkeypatch.setattr(VisibleNamespace, "list_tables", list_slowly)
-    monkeypatch.setattr(browse, "_SEARCH_SECONDS", 3.0)
-    monkeypatch.setattr(browse, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(search_page, "_SEARCH_SECONDS", 3.0)
+    monkeypatch.setattr(search_page, "_GRACE_SECONDS", 0.0)
     try:
         page = get("/ui/search", q="articles")
     finally:
@@ -427,14 +428,14 @@ def test_a_search_finds_nothing_that_may_not_be_seen(get: GetPage) -> None:
 
 
 def test_a_search_ends_in_time_and_says_so(get: GetPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "_SEARCH_SECONDS", 0.0)
-    monkeypatch.setattr(browse, "_GRACE_SECONDS", 30.0)
+    monkeypatch.setattr(search_page, "_SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(search_page, "_GRACE_SECONDS", 30.0)
     page = get("/ui/search", q="articles")
     assert "Could not search prod" in page.text
 
 
 def test_matches_are_limited(get: GetPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "_MOST_MATCHES", 5)
+    monkeypatch.setattr(search_page, "_MOST_MATCHES", 5)
     assert "5 matches; more not shown" in get("/ui/search", q="db.t").text
 
 

@@ -16,7 +16,12 @@ from lance_namespace import errors
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.dataset import SMALL_FRAGMENT, summarize_version, version_key
+from lance_bridge.dataset import (
+    SMALL_FRAGMENT,
+    summarize_version,
+    table_statistics,
+    version_key,
+)
 from lance_bridge.dataset.read import summarize_lengths
 from lance_bridge.records import (
     ENTRY_ID,
@@ -26,6 +31,7 @@ from lance_bridge.records import (
     replace_visible,
     visible_properties,
 )
+from lance_bridge.requests import LATEST
 
 from .memory_catalog import TABLE, MemoryNamespace
 from .table_data import build_index, dataset, last_transaction, make, set_field_metadata, typed_rows
@@ -195,6 +201,15 @@ def test_versions_of_tables_that_replaced_each_other_have_other_keys(
         namespace.drop_table(api.DropTableRequest(id=TABLE))
     assert len({(uri, version) for uri, version, _ in keys}) == 1
     assert len(keys) == 2
+
+
+def test_columns_have_sizes_that_add_up(ns_of_fragments: MemoryNamespace) -> None:
+    table = ns_of_fragments.tables.load_by_id(TABLE)
+    found = table_statistics(table, LATEST)
+    assert found.response == stats(ns_of_fragments)
+    assert list(found.sizes) == found.schema.names == table.open().schema.names
+    assert sum(found.sizes.values()) == found.response.total_bytes
+    assert all(each > 0 for each in found.sizes.values())
 
 
 @pytest.mark.spec("operations.md#gettablestats")

@@ -23,7 +23,7 @@ from lance_bridge.errors import internal, invalid
 from ..gateway.gateway import Gateway
 from ..http.process import Process
 from ..operations import Body, Operation
-from . import browse, figures, foreign, rows_page, search_page, table_page
+from . import browse, column_page, figures, foreign, rows_page, search_page, table_page
 from .browse import error_page
 from .caches import Caches
 from .health_page import HealthPages
@@ -67,6 +67,8 @@ PAGES = (
     Page("ui_search", f"{ROOT}/search", search_page.show_search),
     Page("ui_table", f"{ROOT}/table/{{path:path}}", table_page.show_overview),
     Page("ui_rows", f"{ROOT}/rows/{{path:path}}", rows_page.show_rows),
+    Page("ui_column", f"{ROOT}/column/{{path:path}}", column_page.show_column),
+    Page("ui_value", f"{ROOT}/value/{{path:path}}", column_page.show_value),
     Page("ui_download", f"{ROOT}/download/{{path:path}}", send_rows),
     Page("ui_image", f"{ROOT}/image/{{path:path}}", send_image),
     Page("ui_versions", f"{ROOT}/versions/{{path:path}}", table_page.show_versions),

@@ -20,7 +20,7 @@ from lance_bridge.names import UNAVAILABLE
 from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import RUN_DOCTOR
-from ..errors import STATUS_BY_CODE, error_headers
+from ..errors import STATUS_BY_CODE, error_headers, public_text
 from ..http.exchange import exchange_of
 from .figures import Entry, EntryPage, latest_changes, load_entries
 from .rendering import address, html_page, shown_properties
@@ -79,7 +79,7 @@ def _catalog_line(ui: UiRequest, name: str, message: str, down: set[str]) -> Cat
 def _unavailable(answer: Any) -> dict[str, str]:
     """Return the catalogs that a listing left out, and why."""
     return {
-        key.removeprefix(UNAVAILABLE): why
+        key.removeprefix(UNAVAILABLE): public_text(why, ErrorCode.SERVICE_UNAVAILABLE)
         for key, why in (answer.context or {}).items()
         if key.startswith(UNAVAILABLE)
     }

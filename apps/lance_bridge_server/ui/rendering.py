@@ -269,11 +269,13 @@ class Cell:
     """The address of an image."""
     similar: str = ""
     """The address of the rows nearest to this vector."""
+    link: str = ""
+    """The address of the page with the whole value."""
 
     @property
     def weight(self) -> int:
         """The approximate number of bytes that it adds to a page."""
-        texts = (self.text, self.points, self.source, self.similar)
+        texts = (self.text, self.points, self.source, self.similar, self.link)
         return _TAGS + sum(len(str(escape(each)).encode()) for each in texts)
 
 
@@ -438,6 +440,39 @@ def dimension_of(type_: JsonArrowDataType) -> int | None:
 def _item_name(item: JsonArrowField) -> str:
     extension = (item.metadata or {}).get(_EXTENSION, "")
     return "bfloat16" if extension == "lance.bfloat16" else item.type.type
+
+
+_TEMPORAL = ("timestamp", "time32", "time64", "duration")
+
+
+def has_units(lines: Iterable[ColumnLine]) -> bool:
+    """Return whether types of a schema have units, which the JSON of a schema leaves out."""
+    return any(name in each.type for each in lines for name in _TEMPORAL)
+
+
+def temporal_text(type_: pa.DataType) -> str:
+    """Return a type of times with its unit and zone, such as ``timestamp[us, UTC]``, or ""."""
+    zone = f", {type_.tz}" if pa.types.is_timestamp(type_) and type_.tz else ""
+    is_temporal = pa.types.is_temporal(type_) and not pa.types.is_date(type_)
+    is_known = is_temporal and hasattr(type_, "unit")
+    return f"{str(type_).partition('[')[0]}[{type_.unit}{zone}]" if is_known else ""
+
+
+def with_units(fields: Iterable[JsonArrowField], arrow: Iterable[pa.Field]) -> None:
+    """Add units and zones to the names of types, also inside nested types.
+
+    Args:
+        fields: Fields of a schema in JSON, which are changed.
+        arrow: The same fields with their types in Arrow.
+    """
+    for each, known in zip(fields, arrow, strict=False):
+        type_ = known.type
+        if isinstance(type_, pa.BaseExtensionType):
+            type_ = type_.storage_type
+        each.type.type = temporal_text(type_) or each.type.type
+        inner = [type_.field(i) for i in range(type_.num_fields)]
+        if each.type.fields:
+            with_units(each.type.fields, inner)
 
 
 def type_text(type_: JsonArrowDataType, metadata: dict[str, str] | None = None) -> str:

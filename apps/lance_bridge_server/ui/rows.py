@@ -108,6 +108,10 @@ class RowQuery:
     """A column, with ``-`` before it for a descending order."""
     size: int = 20
     offset: int = 0
+    columns: tuple[str, ...] = ()
+    """The columns to show; empty for as many as a page has."""
+    first_column: int = 0
+    """The position of the first column to show, if none are chosen."""
 
     @property
     def is_search(self) -> bool:
@@ -119,7 +123,13 @@ class RowQuery:
         """The query as parameters of an address."""
         size = None if self.size == RowQuery.size else self.size
         given = {name: getattr(self, name) for name in _TEXTS}
-        return {**given, "size": size, "offset": self.offset or None}
+        return {
+            **given,
+            "size": size,
+            "offset": self.offset or None,
+            "columns": list(self.columns) or None,
+            "first_column": self.first_column or None,
+        }
 
     def fields(self, vector: Sequence[float] | None, count: int) -> dict[str, Any]:
         """Return the fields of QueryTable.
@@ -156,6 +166,10 @@ class RowQuery:
         """Return the query with another offset."""
         return replace(self, offset=max(0, offset))
 
+    def from_column(self, position: int) -> RowQuery:
+        """Return the query with the columns from a position on."""
+        return replace(self, first_column=max(0, position))
+
     def near_row(self, row: int, column: str) -> RowQuery:
         """Return the query for the rows nearest to a row of the table."""
         return replace(self, near=f"row:{row}", column=column, text="", sort="", offset=0)
@@ -168,7 +182,11 @@ def requested_rows(ui: UiRequest) -> RowQuery:
     """Return the query in the address of a page. The size is rounded up to one of `SIZES`."""
     given: dict[str, Any] = {name: ui.text(name) for name in _TEXTS}
     return replace(
-        RowQuery(**given), size=_size(ui.text("size")), offset=_number(ui.text("offset"))
+        RowQuery(**given),
+        size=_size(ui.text("size")),
+        offset=_number(ui.text("offset")),
+        columns=tuple(dict.fromkeys(ui.http.query_params.getlist("columns"))),
+        first_column=_number(ui.text("first_column")),
     )
 
 
@@ -307,18 +325,27 @@ async def read_value(ui: UiRequest, state: State, column: str, row: str) -> Any:
     """Return a value of the page's table, or None if the row does not exist.
 
     Args:
-        row: The identifier of the row, in digits.
+        row: The identifier of the row.
 
     Raises:
+        InvalidInputError: (13) the identifier is not a number.
         LanceNamespaceError: The query's own.
     """
+    found = await read_rows_of(ui, state, column, row)
+    return to_values(found.column(0), found.schema.field(0))[0] if found.num_rows else None
+
+
+async def read_rows_of(ui: UiRequest, state: State, column: str, row: str) -> pa.Table:
+    """Return one column of a row, or no rows if it does not exist. Raises as `read_value`."""
+    if not (row.isascii() and row.isdigit() and len(row) <= 20):
+        raise invalid("`row` is the identifier of a row, which is a number")
     only = {"columns": {"column_names": [column]}, "filter": f"{ROW_ID} = {row}"}
-    return await ui.call("query_table", _one_row(ui, state) | only, _first_value)
+    found: pa.Table = await ui.call("query_table", _one_row(ui, state) | only, _read_all)
+    return found
 
 
-def _first_value(result: Any) -> Any:
-    table = as_reader(result).read_all()
-    return to_values(table.column(0), table.schema.field(0))[0] if table.num_rows else None
+def _read_all(result: Any) -> pa.Table:
+    return as_reader(result).read_all()
 
 
 def as_reader(result: Any) -> pa.RecordBatchReader:

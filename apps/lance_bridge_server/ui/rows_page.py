@@ -30,6 +30,7 @@ from .rendering import (
     column_lines,
     image_type,
     make_cell,
+    temporal_text,
 )
 from .request import Result, UiRequest, gather
 from .rows import (
@@ -49,7 +50,7 @@ from .rows import (
     requested_rows,
     requested_state,
 )
-from .table_page import describe, load_references
+from .table_page import count_of, describe, load_references
 from .tree import load_tree
 
 # -- images ----------------------------------------------------------------------------------------
@@ -66,8 +67,6 @@ async def send_image(ui: UiRequest) -> Response:
         LanceNamespaceError: The query's own.
     """
     path, column, row = ui.names, ui.text("column"), ui.text("row")
-    if not (row.isascii() and row.isdigit() and len(row) <= 20):
-        raise invalid("`row` is the identifier of a row, which is a number")
     state = await requested_state(ui, path)
     data = await read_value(ui, state, column, row)
     if isinstance(data, dict):  # of a blob, a query has a description
@@ -108,7 +107,7 @@ async def send_rows(ui: UiRequest) -> Response:
     if query.near:
         lines = column_lines((await describe(ui, path, state)).var_schema)
         vectors = [each.path for each in lines if each.kind == "vector"]
-    read = partial(_to_file, format_)
+    read = partial(_to_file, format_, query.columns)
     outcome = await find_rows(ui, state, query, vectors, read, count=query.size)
     headers = {
         **SECURITY_HEADERS,
@@ -124,8 +123,12 @@ def _file_name(table: str) -> str:
     return plain[:80] or "rows"
 
 
-def _to_file(format_: str, result: Any) -> bytes:
+def _to_file(format_: str, columns: Sequence[str], result: Any) -> bytes:
+    """Return the rows of a query as a file. Args: columns: The chosen columns; empty for all."""
     sample = read_sample(result, _MAX_BYTES)
+    names = [each for each in sample.table.column_names if each in columns]
+    if names:
+        sample = replace(sample, table=sample.table.select(names))
     if sample.message:
         raise invalid(
             f"The rows exceed {_MAX_BYTES >> 20} MiB, or took too long to read; choose fewer rows"
@@ -225,9 +228,14 @@ _FAILURES = (pa.ArrowException, OSError, ValueError)
 _SORTED_KINDS = ("text", "number", "other")
 _RANKS = ("_distance", "_score", "_relevance_score")
 """Columns that a search adds; they are shown first."""
-_MOST_BYTES = 120_000
+_MOST_BYTES = 105_000
 """The largest size of a page's cells."""
 _MOST_COLUMNS = 50
+_MOST_CHOICES = 200
+"""Columns that the form offers to show; the page has links to all of them."""
+_COUNT_SECONDS = 5.0
+"""How long the rows that match may be counted."""
+_DASH = "\N{EN DASH}"
 _MOST_SORTED = 100
 """Columns that the form offers to sort by; headings have links."""
 
@@ -242,6 +250,8 @@ class Heading:
     """The address of the page sorted by it; empty if that is not possible."""
     order: str = ""
     """``ascending`` or ``descending`` if rows are sorted by it."""
+    about: str = ""
+    """The address of the statistics of the column."""
 
 
 @dataclass(frozen=True)
@@ -337,27 +347,71 @@ class RowsView:
         notes = [f"Of blobs, only sizes are shown: {self.blob_message}"] * bool(self.blob_message)
         if self.sample and len(self.lines) < min(self.sample.table.num_rows, self.query.size):
             notes.append("A page has no room for more of these rows")
-        if len(self._all_names) > _MOST_COLUMNS:
-            notes.append(f"{_MOST_COLUMNS} of {len(self._all_names)} columns are shown")
         return notes
 
     @property
+    def column_range(self) -> str:
+        """Which of the columns are shown; empty if all of them are."""
+        shown, count = len(self._shown), len(self._own_names)
+        if shown == count:
+            return ""
+        if self.query.columns:
+            return f"{shown} of {count} columns"
+        first = self._first_column + 1
+        return f"Columns {first}{_DASH}{first + shown - 1} of {count}"
+
+    @property
+    def previous_columns(self) -> str:
+        """The address of the page with the columns before; empty if there are none."""
+        first = self._first_column
+        query = self.query.from_column(first - _MOST_COLUMNS)
+        return self.page_of(query) if first and not self.query.columns else ""
+
+    @property
+    def next_columns(self) -> str:
+        """The address of the page with the columns after; empty if there are none."""
+        end = self._first_column + _MOST_COLUMNS
+        has_more = end < len(self._own_names) and not self.query.columns
+        return self.page_of(self.query.from_column(end)) if has_more else ""
+
+    @property
+    def choices(self) -> list[tuple[str, bool]]:
+        """The columns that the form offers, each with whether it is shown."""
+        shown = set(self._shown)
+        return [(name, name in shown) for name in islice(self.columns, _MOST_CHOICES)]
+
+    @property
+    def _first_column(self) -> int:
+        first = self.query.first_column
+        return first if first < len(self._own_names) else 0
+
+    @property
     def _names(self) -> list[str]:
-        return self._all_names[:_MOST_COLUMNS]
+        names = self.sample.table.column_names if self.sample else []
+        return [*(each for each in _RANKS if each in names), *self._shown]
 
     @cached_property
-    def _all_names(self) -> list[str]:
+    def _shown(self) -> list[str]:
+        """The columns of the table that are shown."""
+        names = self._own_names
+        chosen = [each for each in names if each in self.query.columns]
+        return (chosen or names[self._first_column :])[:_MOST_COLUMNS]
+
+    @cached_property
+    def _own_names(self) -> list[str]:
+        """The columns of the rows, without those that a search adds."""
         names = self.sample.table.column_names if self.sample else []
-        ranks = [each for each in _RANKS if each in names]
-        return [*ranks, *(each for each in names if each not in (ROW_ID, *ranks))]
+        return [each for each in names if each not in (ROW_ID, *_RANKS)]
 
     def _heading(self, name: str) -> Heading:
         column = self.columns.get(name)
-        if column is None:
+        if column is None or self.sample is None:
             return Heading(name.removeprefix("_").replace("_", " "), "")
         is_sorted = column.kind in _SORTED_KINDS
         link = self.page_of(self.query.sorted_by(name)) if is_sorted else ""
-        return Heading(name, column.type, link, self.query.order_of(name))
+        type_ = temporal_text(self.sample.table.schema.field(name).type) or column.type
+        about = address("column", self.path, at=self.state.text, column=name)
+        return Heading(name, type_, link, self.query.order_of(name), about)
 
     def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
         kind = self._kind(name)
@@ -367,8 +421,11 @@ class RowsView:
             near = self.query.near_row(rows[index], name) if is_searched else None
             shown = self._blob(value, rows, index, name) if kind == "blob" else value
             is_image = rows and isinstance(shown, (bytes, Blob))
-            source = self._image_address(rows[index], name) if is_image else ""
-            yield make_cell(shown, kind, self.page_of(near) if near else "", source)
+            source = self._cell_address("image", rows[index], name) if is_image else ""
+            cell = make_cell(shown, kind, self.page_of(near) if near else "", source)
+            is_cut = cell.rest or cell.kind in ("image", "binary", "vector")
+            link = self._cell_address("value", rows[index], name) if rows and is_cut else ""
+            yield replace(cell, link=link) if link else cell
 
     def _kind(self, name: str) -> str:
         return self.columns[name].kind if name in self.columns else "number"
@@ -383,11 +440,11 @@ class RowsView:
         head = heads[rows[index]]
         return None if head is None else Blob(value.get("size") or 0, head)
 
-    def _image_address(self, row: int, column: str) -> str:
+    def _cell_address(self, page: str, row: int, column: str) -> str:
         # Row identifiers differ between versions.
         is_fixed = self.version is not None and self.state.branch is None
         at = f"v{self.version}" if is_fixed else self.state.text
-        return address("image", self.path, at=at, column=column, row=str(row))
+        return address(page, self.path, at=at, column=column, row=str(row))
 
 
 async def show_rows(ui: UiRequest) -> Response:
@@ -403,10 +460,12 @@ async def show_rows(ui: UiRequest) -> Response:
     columns = {each.name: each for each in lines if each.depth == 0}
     sortable = (each for each in columns.values() if each.kind in _SORTED_KINDS)
     view, outcome = RowsView(path, state, query, columns, table.version), Outcome(Result())
+    total: Result[int] = Result()
     if lines:
-        outcome = await find_rows(
+        found = find_rows(
             ui, state, query, vectors, view.with_rows, count=query.size + 1, with_row_id=True
         )
+        outcome, total = await gather(found, _count_rows(ui, state, query))
     view = await _add_heads(ui, state, outcome.found.value or view)
     return ui.page(
         "rows.html",
@@ -425,7 +484,25 @@ async def show_rows(ui: UiRequest) -> Response:
         error=outcome.message or (view.sample.message if view.sample else ""),
         error_field=outcome.field,
         view=view,
+        row_range=_row_range(view, total.value),
     )
+
+
+async def _count_rows(ui: UiRequest, state: State, query: RowQuery) -> Result[int]:
+    """Return how many rows match; no value for a search, which orders all rows."""
+    if query.is_search:
+        return Result()
+    fields = {"id": ui.names, "predicate": query.filter or None, **state.fields}
+    return await ui.attempt("count_table_rows", fields, count_of, seconds=_COUNT_SECONDS)
+
+
+def _row_range(view: RowsView, total: int | None) -> str:
+    """Return which rows the page shows: ``Rows 21 to 40 of 60``, with a dash."""
+    if not view.lines:
+        return "No rows"
+    first = view.query.offset + 1
+    of_all = "" if total is None else f" of {total:,}"
+    return f"Rows {first:,}{_DASH}{first + len(view.lines) - 1:,}{of_all}"
 
 
 async def _add_heads(ui: UiRequest, state: State, view: RowsView) -> RowsView:

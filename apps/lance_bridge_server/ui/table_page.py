@@ -23,9 +23,15 @@ from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.credentials import PRINCIPAL
-from lance_bridge.dataset import VersionChange, change_of_version
+from lance_bridge.dataset import (
+    TableStatistics,
+    VersionChange,
+    change_of_version,
+    table_statistics,
+)
 from lance_bridge.errors import TableDataMissingError, invalid
 from lance_bridge.names import written
+from lance_bridge.requests import Ref
 from lance_bridge_doctor import Finding, diagnose_table
 from lance_bridge_federated import FederatedNamespace
 
@@ -39,6 +45,7 @@ from .rendering import (
     line_points,
     share_percent,
     shown_properties,
+    with_units,
 )
 from .request import Result, UiRequest, as_result, error_text, gather, public_finding
 from .rows import State, requested_state
@@ -337,8 +344,8 @@ async def show_overview(ui: UiRequest) -> Response:
     tree, described, rows, stats, indices, findings = await gather(
         load_tree(ui, path, is_table=True),
         as_result(describe(ui, path, state)),
-        ui.attempt("count_table_rows", {"id": path, **state.fields}, _count_of),
-        ui.attempt("get_table_stats", {"id": path, "branch": state.branch}),
+        ui.attempt("count_table_rows", {"id": path, **state.fields}, count_of),
+        ui.attempt("get_table_stats", {"id": path, "branch": state.branch}, method=_load_stats),
         ui.attempt("list_table_indices", {"id": path, "limit": _MOST_INDICES, **state.fields}),
         ui.attempt("describe_table", {"id": path}, seconds=_DOCTOR_SECONDS, method=_diagnose),
     )
@@ -347,6 +354,7 @@ async def show_overview(ui: UiRequest) -> Response:
     table = await ui.call("describe_table", {"id": path}) if missing else described.require()
     if state.version is not None:
         stats = Result()  # they are about the latest version only
+    sizes, counted = _add_columns(table, stats.value)
     deleted = table.stats.num_deleted_rows if table.stats else 0
     return ui.page(
         "table.html",
@@ -359,15 +367,38 @@ async def show_overview(ui: UiRequest) -> Response:
         columns=column_lines(table.var_schema),
         rows=rows,
         stats=stats,
-        bars=fragment_bars(stats.value.fragment_stats) if stats.value else [],
+        sizes=sizes,
+        total_bytes=counted.total_bytes if counted else 0,
+        bars=fragment_bars(counted.fragment_stats) if counted else [],
         deleted_share=share_percent(deleted, rows.value) if rows.error is None else 0.0,
         indices=indices,
         findings=findings,
         public=public_finding,
-        index_coverage=share_percent,
+        share=share_percent,
         properties=shown_properties(table.properties),
         metadata=dict(sorted((table.metadata or {}).items())),
     )
+
+
+def _add_columns(table: Any, stats: Any) -> tuple[Mapping[str, int], Any]:
+    """Add units to the types of a described table.
+
+    Returns:
+        The sizes of its columns, as far as they are known, and the response to GetTableStats.
+    """
+    if not isinstance(stats, TableStatistics):
+        return {}, stats
+    if table.var_schema:
+        with_units(table.var_schema.fields, stats.schema)
+    return stats.sizes, stats.response
+
+
+def _load_stats(namespace: LanceNamespace, request: Any) -> Any:
+    """Return the statistics of a table, and of its columns if its catalog has them."""
+    child, inner = catalog_at(namespace, request.id)
+    if isinstance(child, LanceBridgeNamespace):
+        return table_statistics(child.tables.load_by_id(inner), Ref.of(branch=request.branch))
+    return namespace.get_table_stats(request)
 
 
 def _diagnose(namespace: LanceNamespace, request: Any) -> tuple[Finding, ...] | None:
@@ -378,7 +409,8 @@ def _diagnose(namespace: LanceNamespace, request: Any) -> tuple[Finding, ...] | 
     return diagnose_table(child, _CATALOG if child is namespace else request.id[0], inner)
 
 
-def _count_of(result: Any) -> int:
+def count_of(result: Any) -> int:
+    """Return the number of rows in a result of CountTableRows."""
     return int(getattr(result, "count", result))
 
 

@@ -54,7 +54,14 @@ if TYPE_CHECKING:
     )
     from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
     from .query import has_dictionary
-    from .read import VersionSummary, count_rows, summarize_version, version_key
+    from .read import (
+        TableStatistics,
+        VersionSummary,
+        count_rows,
+        summarize_version,
+        table_statistics,
+        version_key,
+    )
     from .rows import Rows
     from .searches import parse_full_text, parse_nearest
     from .transactions import VersionChange, change_of_version
@@ -70,7 +77,7 @@ __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD",
     "RESERVED_COLUMNS", "SCAN_BYTES",
     "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows", "VersionChange",
-    "VersionSummary",
+    "TableStatistics", "VersionSummary",
     "align", "alter_columns", "batch_rows", "branches_of", "canonical", "change_of_version",
     "check_predicate", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
     "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
@@ -79,7 +86,7 @@ __all__ = [
     "parse_full_text", "parse_index_type", "parse_nearest", "plan_compaction", "require_sound",
     "row_bytes",
     "scan_limits",
-    "siblings", "split_scan", "stored_type", "summarize_version",
+    "siblings", "split_scan", "stored_type", "summarize_version", "table_statistics",
     "translate_query_errors", "update_field_metadata",
     "vector_of", "version_key", "write_first",
 ]  # fmt: skip
@@ -129,7 +136,14 @@ _MODULES = {
     "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
     "query": ("has_dictionary",),
     "searches": ("parse_full_text", "parse_nearest"),
-    "read": ("VersionSummary", "count_rows", "summarize_version", "version_key"),
+    "read": (
+        "TableStatistics",
+        "VersionSummary",
+        "count_rows",
+        "summarize_version",
+        "table_statistics",
+        "version_key",
+    ),
     "rows": ("Rows",),
 }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTableStatsResponse
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary, TableBasicStats
 
@@ -103,11 +104,26 @@ def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
     Deleted rows are not counted, though files hold them until a compaction. The size is that of
     the columns' data, without indices, deletions, manifests and earlier versions.
     """
+    return table_statistics(table, ref).response
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    """The statistics of a table, and of its columns."""
+
+    response: GetTableStatsResponse
+    sizes: dict[str, int]
+    """The size of the data of each top-level column, in bytes."""
+    schema: pa.Schema
+
+
+def table_statistics(table: Table, ref: Ref) -> TableStatistics:
+    """Return the statistics of `table_stats`, and those of each column."""
     dataset = table.open(ref)
     with translate_lance_errors(f"The statistics of table '{table.name}' could not be read"):
         columns: Any = dataset.stats.data_stats().fields
         lengths = [int(each.metadata.num_rows) for each in dataset.get_fragments()]
-        return GetTableStatsResponse(
+        response = GetTableStatsResponse(
             total_bytes=sum(int(column.bytes_on_disk) for column in columns),
             num_rows=sum(lengths),
             num_indices=len(describe_indices(dataset)),
@@ -117,6 +133,17 @@ def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
                 lengths=summarize_lengths(lengths),
             ),
         )
+    by_field = {int(each.id): int(each.bytes_on_disk) for each in columns}
+    fields = dataset.lance_schema.fields()
+    sizes = {each.name(): sum(by_field.get(n, 0) for n in _field_ids(each)) for each in fields}
+    return TableStatistics(response, sizes, dataset.schema)
+
+
+def _field_ids(field: Any) -> Iterator[int]:
+    """Yield the identifiers of a field of Lance and of those in it."""
+    yield field.id()
+    for each in field.children():
+        yield from _field_ids(each)
 
 
 def summarize_lengths(lengths: Sequence[int]) -> FragmentSummary:

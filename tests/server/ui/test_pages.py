@@ -60,7 +60,7 @@ def test_links_lead_from_the_catalogs_to_rows(get: GetPage) -> None:
     tables = get(namespace.links["sales"])
     table = get(tables.links["articles"])
     rows = get(table.links["Rows"])
-    assert "20 rows, from row 1" in rows.text
+    assert "Rows 1\N{EN DASH}20 of 75" in rows.text
     assert {"5", "Black clock 5", "16.25"} <= set(rows.cells)
 
 
@@ -172,11 +172,11 @@ def test_rows_of_an_earlier_version_a_tag_and_a_branch(get: GetPage) -> None:
 @pytest.mark.spec("server.md#rows-on-a-page")
 def test_more_rows_follow(get: GetPage) -> None:
     page = get(f"/ui/rows/{ARTICLES}", filter="id < 18", sort="id", size="10")
-    assert "10 rows, from row 1" in page.text
+    assert "Rows 1\N{EN DASH}10 of 13" in page.text
     second = get(page.links["Next rows"])
-    assert "3 rows, from row 11" in second.text
+    assert "Rows 11\N{EN DASH}13 of 13" in second.text
     assert "Next rows" not in second.links
-    assert "10 rows, from row 1" in get(second.links["Previous rows"]).text
+    assert "Rows 1\N{EN DASH}10 of 13" in get(second.links["Previous rows"]).text
 
 
 @pytest.mark.spec("server.md#rows-on-a-page")
@@ -459,7 +459,7 @@ def test_the_rows_nearest_to_a_vector_come_with_distances(get: GetPage) -> None:
     page = get(ROWS, near=_vector(7), filter="id < 20", size="10")
     assert page.cells[0] == "distance"
     assert _ids(page)[0] == "7"
-    assert "10 rows, from row 1, by distance" in page.text
+    assert "Rows 1\N{EN DASH}10, by distance" in page.text
 
 
 @pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")

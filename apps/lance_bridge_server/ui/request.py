@@ -139,13 +139,13 @@ class UiRequest:
             id: The object of the operation.
             started: When the operation began, by `time.monotonic`, if that is known.
         """
-        catalog, text = self.gateway.catalog_of(id), str(error)
+        text = str(error)
         is_child = isinstance(self.gateway.namespace, FederatedNamespace) and id
         whole = f"'{id[0]}'" if is_child else "The catalog"
         if isinstance(error, OutcomeUnknownError):
             return error
-        if isinstance(error, CatalogUnavailableError) and catalog is not None:
-            return with_text(error, f"{whole} did not respond within {catalog.timeout:g} s")
+        if isinstance(error, CatalogUnavailableError):
+            return with_text(error, f"{whole} did not respond")
         if text.startswith(f"{operation} did not respond"):
             subject = f"'{display(id)}'" if id else whole
             return with_text(error, f"{subject}{text.removeprefix(operation)}")
@@ -153,7 +153,7 @@ class UiRequest:
             return error
         _log.info("%s of %s: %s", operation, display(id), text)
         seconds = time.monotonic() - started
-        within = f" within {math.ceil(seconds)} s" if seconds >= 1 else ""
+        within = f" within {int(seconds)} s" if seconds >= 1 else ""
         return with_text(error, f"{whole} did not respond{within}")
 
     async def attempt(

@@ -162,7 +162,7 @@ def _results_of(search: Search, namespace: VisibleNamespace) -> Results:
 
 
 def _shown(catalog: str) -> str:
-    return catalog or "The catalog"
+    return catalog or "the catalog"
 
 
 # -- tables of every format ------------------------------------------------------------------------

@@ -374,6 +374,7 @@ _TITLES = {
     429: "Too many requests",
     503: "No response",
 }
+_RETRIED = (429, 503)
 
 
 def error_page(
@@ -400,6 +401,7 @@ def error_page(
         tree=tree,
         title=_TITLES.get(status, "Something went wrong"),
         message=error_text(error),
+        can_retry=status in _RETRIED,
         code=code,
         request_id=request.state.request_id,
     )

@@ -119,16 +119,16 @@ def _ends(values: pa.Array) -> list[str]:
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _is_binary(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
 def _is_ordered(type_: pa.DataType) -> bool:
     is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return is_number or pa.types.is_decimal(type_) or pa.types.is_temporal(type_)
+    return bool(is_number or pa.types.is_decimal(type_) or pa.types.is_temporal(type_))
 
 
 def _histogram(values: pa.Array) -> tuple[list[Bar], Fact]:

@@ -142,7 +142,7 @@ class UiRequest:
         text = str(error)
         is_child = isinstance(self.gateway.namespace, FederatedNamespace) and id
         whole = f"'{id[0]}'" if is_child else "The catalog"
-        if isinstance(error, OutcomeUnknownError):
+        if isinstance(error, OutcomeUnknownError) or text.startswith(f"{whole} did not respond"):
             return error
         if isinstance(error, CatalogUnavailableError):
             return with_text(error, f"{whole} did not respond")

@@ -198,7 +198,9 @@ def _describe_any(namespace: LanceNamespace, request: Any) -> api.DescribeTableR
         if table is None or table.is_lance:
             raise
         schema = JsonArrowSchema(fields=list(_fields(table.columns)))
-        return api.DescribeTableResponse(properties=dict(table.properties), var_schema=schema)
+        answer = api.DescribeTableResponse(properties=dict(table.properties))
+        answer.var_schema = schema
+        return answer
     return found.model_copy(update={"properties": shown_properties(found.properties)})
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from lance_namespace.errors import (
     InvalidInputError,
+    ServiceUnavailableError,
     UnsupportedOperationError,
 )
 
 from lance_bridge_federated import FederatedNamespace
 
 from .rendering import address
-from .request import Result, UiRequest, gather
+from .request import Result, UiRequest, as_result, gather
 
 _NAMES = 50
 """How many names of a level are shown. The level's page has the others."""
@@ -91,7 +94,7 @@ async def _load_level(ui: UiRequest, path: Sequence[str], shown: Sequence[str]) 
     """Return an opened namespace. Args: shown: Names to show even if they are not in its list."""
     own = address("namespace" if path else "", path)
     fields = {"id": list(path), "limit": _NAMES}
-    part = await ui.attempt("list_namespaces", fields, seconds=_SECONDS)
+    part = await _attempt_while_it_responds(ui, path, fields)
     listed = part.value.namespaces if part.value else []
     names = [*(each for each in shown if each not in listed), *listed]
     return Node(
@@ -101,6 +104,18 @@ async def _load_level(ui: UiRequest, path: Sequence[str], shown: Sequence[str]) 
         message="" if is_no_level(part) else part.message,
         more=own if part.value and part.value.page_token else "",
     )
+
+
+async def _attempt_while_it_responds(
+    ui: UiRequest, path: Sequence[str], fields: Mapping[str, Any]
+) -> Result[Any]:
+    """List namespaces, and wait no longer than the catalog of the path responds."""
+    start = partial(ui.call, "list_namespaces", fields, seconds=_SECONDS)
+    watched = ui.gateway.watched_catalog(path)
+    part = await as_result(watched.wait_for(start) if watched is not None else start())
+    if isinstance(part.error, ServiceUnavailableError):
+        return Result(error=ui.explain(part.error, "list_namespaces", path))
+    return part
 
 
 def is_no_level(part: Result[object]) -> bool:

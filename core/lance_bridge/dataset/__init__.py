@@ -76,8 +76,8 @@ It is defined here because the help of a command shows it, without importing Lan
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD",
     "RESERVED_COLUMNS", "SCAN_BYTES",
-    "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows", "VersionChange",
-    "TableStatistics", "VersionSummary",
+    "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows", "TableStatistics",
+    "VersionChange", "VersionSummary",
     "align", "alter_columns", "batch_rows", "branches_of", "canonical", "change_of_version",
     "check_predicate", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
     "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",

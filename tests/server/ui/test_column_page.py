@@ -14,6 +14,7 @@ import pytest
 from server.gateways import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
 
+from lance_bridge_server.ui import column_page
 from lance_bridge_server.ui.column_page import SAMPLE, statistics_of
 
 from .conftest import png
@@ -177,8 +178,6 @@ def test_values_of_any_type_have_statistics(values: pa.Array) -> None:
 def test_statistics_are_of_a_bounded_number_of_rows(
     client_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lance_bridge_server.ui import column_page  # noqa: PLC0415 - only this test patches it
-
     assert SAMPLE == 10_000
     monkeypatch.setattr(column_page, "SAMPLE", 10)
     page = _get(client_of, "/ui/column/db/t?column=id")

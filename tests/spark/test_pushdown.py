@@ -391,6 +391,8 @@ SOME_QUERIES = [
     "SELECT /*+ BROADCAST(b) */ a.id, b.s, b.a FROM {t} a JOIN {t} b ON a.s = b.s "
     "ORDER BY a.id, b.id",
     "SELECT id, e FROM {t} LATERAL VIEW explode(a) AS e ORDER BY id, e",
+    # Generated code reads an element before it asks whether that is null.
+    "SELECT id, filter(a, e -> e IS NULL) FROM {t} WHERE exists(a, e -> e IS NULL) ORDER BY id",
     "SELECT 1 FROM {t}",
 ]
 MORE_QUERIES = [

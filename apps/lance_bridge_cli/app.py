@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from .arguments import catalog_names, exit_on_error, usage_error
-from .output import color_system, log_messages, printable
+from .output import color_system, log_messages, print_line
 
 ENTRY_POINTS = "lance_bridge.commands"
 JARS = "lance_bridge.jars"
@@ -154,7 +154,7 @@ app.add_typer(spark, name="spark")
 
 def _print_version(*, requested: bool) -> None:
     if requested:
-        typer.echo(f"lance-bridge {metadata.version('lance-bridge')}")
+        print_line(f"lance-bridge {metadata.version('lance-bridge')}")
         raise typer.Exit
 
 
@@ -193,10 +193,10 @@ def quickstart(
         raise usage_error(f"{directory} is not an empty directory: choose another one")
     root = str(directory.absolute())
     program = QUICKSTART.format(root=root)
-    typer.echo(printable(f"Running this program:\n\n{program}\nOutput:\n"))
+    print_line(f"Running this program:\n\n{program}\nOutput:\n")
     with exit_on_error():
         exec(compile(program, "quickstart", "exec"), {"__name__": "__main__"})
-    typer.echo(printable(f"\n{AFTER_QUICKSTART.format(root=root)}"))
+    print_line(f"\n{AFTER_QUICKSTART.format(root=root)}")
 
 
 # Options are passed on unchanged, including --help.
@@ -225,4 +225,4 @@ def jar() -> None:
     """
     with exit_on_error():
         [point] = metadata.entry_points(group=JARS, name="spark")
-        typer.echo(point.load()())
+        print_line(str(point.load()()))

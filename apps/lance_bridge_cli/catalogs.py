@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from enum import Enum
 from operator import itemgetter
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,10 +27,12 @@ from .arguments import (
 from .output import (
     UNLIMITED,
     Output,
+    Row,
     RowsOption,
     RowsOutput,
     key_value_table,
     make_table,
+    print_line,
     print_list,
     print_markdown,
     print_parts,
@@ -41,12 +45,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_WIDTH, _INDENT = 100, "    "
+"""The maximum width of a paragraph, and its indentation."""
+
 
 @app.command("list")
 def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     """List the installed implementations and the configured catalogs. No catalog is called.
 
-    CSV lists both together: an implementation has a class and no catalog name.
+    CSV and JSON lines list both together: an implementation has a class and no catalog name.
 
     Example: lance-bridge catalogs list
     """
@@ -62,7 +69,7 @@ def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
         for name, text in named.problems.items()
     ]
     configured = sorted(rows, key=itemgetter("catalog"))
-    if output is RowsOutput.CSV:
+    if output in (RowsOutput.CSV, RowsOutput.JSONL):
         columns = ["catalog", "impl", "class", "connection", "problem"]
         print_list(output, columns, [*installed, *configured], "catalogs")
         return
@@ -139,6 +146,7 @@ class PropertiesOutput(str, Enum):
 
     TEXT = "text"
     JSON = "json"
+    JSONL = "jsonl"
     CSV = "csv"
     MARKDOWN = "markdown"
 
@@ -147,7 +155,8 @@ class PropertiesOutput(str, Enum):
 def list_properties(
     impl: CatalogName,
     output: Annotated[
-        PropertiesOutput, typer.Option("--output", "-o", help="text, json, csv or markdown.")
+        PropertiesOutput,
+        typer.Option("--output", "-o", help="text, json, jsonl, csv or markdown."),
     ] = PropertiesOutput.TEXT,
 ) -> None:
     """List the properties of an implementation. No catalog is called.
@@ -169,5 +178,20 @@ def list_properties(
     ]
     if output is PropertiesOutput.MARKDOWN:
         print_markdown(columns, rows)
+    elif output is PropertiesOutput.TEXT:
+        print_line("\n".join(map(_describe_property, rows)))
     else:
-        print_list(RowsOutput(output.value), columns, rows, "properties", longest=UNLIMITED)
+        print_list(RowsOutput(output.value), columns, rows, "properties")
+
+
+def _describe_property(row: Row) -> str:
+    """Return the lines about a property, as wide as a terminal."""
+    default = row["default"]
+    facts = [f"default: {default}" if default not in ("", "required") else default]
+    facts += ["secret"] if row["secret"] else []
+    noted = ", ".join(filter(None, facts))
+    head = f"{row['name']} ({noted})" if noted else str(row["name"])
+    texts = [row["meaning"]] + ([] if row["secret"] else [f"Example: {row['example']}"])
+    width = min(shutil.get_terminal_size().columns, _WIDTH)
+    wrapper = TextWrapper(width, _INDENT, _INDENT, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([head, *map(wrapper.fill, texts)])

@@ -69,7 +69,7 @@ def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> Non
         for key, value in properties.items()
     ]
     columns = ["catalog", "property", "value", "from"]
-    if output is RowsOutput.CSV:
+    if output in (RowsOutput.CSV, RowsOutput.JSONL):
         print_list(output, columns, rows, "catalogs")
         return
     table = make_table(columns, rows)

@@ -1,6 +1,7 @@
-"""Prints results (tables and text for people, JSON for programs) and progress bars.
+"""Prints results, messages and progress bars.
 
-Only results go to standard output; messages and bars go to standard error.
+Only results go to standard output: tables and sentences in a terminal, lines of values separated by
+tabs elsewhere, and JSON and CSV for programs. Messages and bars go to standard error.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -22,12 +23,13 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from lance_bridge.redaction import redact
 from lance_bridge.values import JsonText, to_json_value, to_text
 
-UNLIMITED = 10_000
-"""The width of a table that is written to a file or a program: nothing is truncated."""
+UNLIMITED = sys.maxsize
+"""The maximum length of a cell that is not truncated."""
 MAX_CELL = 60
-"""The maximum length of a cell, unless a command shows all of it."""
+"""The maximum length of a cell in a terminal, unless a command shows all of it."""
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
@@ -65,10 +67,11 @@ class RowsOutput(str, Enum):
 
     TEXT = "text"
     JSON = "json"
+    JSONL = "jsonl"
     CSV = "csv"
 
 
-RowsOption = Annotated[RowsOutput, typer.Option("--output", "-o", help="text, json or csv.")]
+RowsOption = Annotated[RowsOutput, typer.Option("--output", "-o", help="text, json, jsonl or csv.")]
 
 
 def printable(text: str) -> str:
@@ -85,6 +88,11 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def has_unicode(stream: Any) -> bool:
+    """Return whether the encoding of a stream has all characters."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
+
+
 def one_line(text: str, longest: int = MAX_CELL) -> str:
     """Return text for a cell: one line of at most ``longest`` characters."""
     line = printable(text.translate(_LINE_ENDS))
@@ -94,26 +102,68 @@ def one_line(text: str, longest: int = MAX_CELL) -> str:
 # -- messages --------------------------------------------------------------------------------------
 
 
+_OURS = "lance_bridge"
+"""The beginning of the names of our loggers."""
+
+
+class Verbosity(IntEnum):
+    """Which messages are printed besides errors."""
+
+    QUIET = logging.ERROR
+    NORMAL = logging.WARNING
+    VERBOSE = logging.DEBUG
+
+
 def message(text: str) -> None:
     """Print a message, such as an error, to standard error."""
-    typer.echo(f"lance-bridge: {printable(text)}", err=True)
+    sys.stderr.write(f"lance-bridge: {printable(text)}\n")
+    sys.stderr.flush()
+
+
+def hint(text: str) -> None:
+    """Print a message that the option ``--quiet`` suppresses."""
+    if _handler.level < Verbosity.QUIET:
+        message(text)
 
 
 @contextmanager
 def log_messages() -> Iterator[None]:
-    """Print records that libraries log at WARNING or above, such as that a call is retried."""
-    handler = _MessageHandler(logging.WARNING)
-    logging.getLogger().addHandler(handler)
+    """Print records that libraries log at WARNING or above, such as that a call is retried.
+
+    `set_verbosity` changes the level for the rest of the block.
+    """
+    root = logging.getLogger()
+    level = root.level
+    _handler.setLevel(Verbosity.NORMAL)
+    root.addHandler(_handler)
     try:
         yield
     finally:
-        logging.getLogger().removeHandler(handler)
+        root.removeHandler(_handler)
+        root.setLevel(level)
+        _handler.setLevel(Verbosity.NORMAL)
+
+
+def set_verbosity(verbosity: Verbosity) -> None:
+    """Print more or fewer messages, in the block of `log_messages`."""
+    _handler.setLevel(verbosity)
+    if verbosity is Verbosity.VERBOSE:
+        logging.getLogger().setLevel(logging.DEBUG)
 
 
 class _MessageHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
+        is_ours = record.name.startswith(_OURS)
+        # What other libraries log for developers may contain headers and keys.
+        if not is_ours and record.levelno < logging.WARNING:
+            return
         text = record.getMessage()
-        message(text if record.name.startswith("lance_bridge") else f"{record.name}: {text}")
+        if record.levelno < logging.WARNING:
+            text = redact(text)
+        message(text if is_ours else f"{record.name}: {text}")
+
+
+_handler = _MessageHandler(Verbosity.NORMAL)
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -136,9 +186,21 @@ def print_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table
         return
     for part in parts:
         if isinstance(part, str):
-            sys.stdout.write(printable(part) + "\n")
+            print_line(part)
         else:
             print_table(part)
+
+
+def print_line(text: str) -> None:
+    """Print a text at once, for a reader that waits for it."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def state_empty(nouns: str) -> None:
+    """Print that a list is empty; elsewhere than in a terminal, that is no line."""
+    if sys.stdout.isatty():
+        print_line(f"(no {nouns})")
 
 
 def print_list(
@@ -148,13 +210,13 @@ def print_list(
     nouns: str,
     longest: int = MAX_CELL,
 ) -> None:
-    """Print a list, or that it is empty; in JSON, an array."""
+    """Print a list, or in a terminal that it is empty; in JSON, an array."""
     if output is not RowsOutput.TEXT:
         _write_rows(output, columns, rows)
     elif rows:
         print_table(make_table(columns, rows, longest))
     else:
-        sys.stdout.write(f"(no {nouns})\n")
+        state_empty(nouns)
 
 
 def print_page(
@@ -186,13 +248,16 @@ def print_markdown(columns: Sequence[str], rows: Iterable[Row]) -> None:
 def print_data(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table's own rows.
 
-    JSON and CSV are streamed. A table for people needs all rows, to compute its width; columns that
-    do not fit a terminal are left out, and a message says so.
+    They are streamed. Only a table in a terminal needs all rows, to compute its width; columns that
+    do not fit are left out, and a message says so.
     """
     if output is not RowsOutput.TEXT:
         _write_rows(output, columns, rows)
-    else:
+    elif sys.stdout.isatty():
         _print_data(columns, [[format_cell(row.get(each)) for each in columns] for row in rows])
+    else:
+        for row in rows:
+            _write_values(format_cell(row.get(each), UNLIMITED) for each in columns)
 
 
 # -- for programs ----------------------------------------------------------------------------------
@@ -201,9 +266,11 @@ def print_data(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) 
 def to_json(value: Any) -> str:
     """Return strict JSON; types that JSON lacks are converted.
 
-    Characters that control a terminal are escaped, which changes no value.
+    Characters that control a terminal are escaped, and those that the encoding of standard output
+    may lack, which changes no value.
     """
-    text = json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False)
+    is_ascii = not has_unicode(sys.stdout)
+    text = json.dumps(to_json_value(value), ensure_ascii=is_ascii, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -216,10 +283,17 @@ def write_array(rows: Iterable[Row]) -> None:
 
 
 def _write_rows(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write a JSON array, or CSV (RFC 4180); NULL is empty, and values are formatted as in JSON."""
+    """Write a JSON array, a JSON object per line, or CSV.
+
+    In CSV (RFC 4180), NULL is empty, and other values are formatted as in JSON.
+    """
     if output is RowsOutput.JSON:
         write_array(rows)
         sys.stdout.write("\n")
+        return
+    if output is RowsOutput.JSONL:
+        for row in rows:
+            sys.stdout.write(to_json(row) + "\n")
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     # A file gets values unchanged; a terminal must not interpret them.
@@ -234,9 +308,17 @@ def _write_rows(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row])
 
 
 def print_table(table: Table) -> None:
-    """Print a table: as wide as the terminal, or without a limit if there is none."""
-    console = output_console()
-    console.print(table, soft_wrap=not console.is_terminal)
+    """Print a table: as wide as a terminal; elsewhere as lines of values separated by tabs."""
+    if sys.stdout.isatty():
+        output_console().print(table)
+        return
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        _write_values(map(str, cells))
+
+
+def _write_values(cells: Iterable[str]) -> None:
+    """Write one line. Cells have no tab: `one_line` escapes them."""
+    sys.stdout.write("\t".join(cells) + "\n")
 
 
 def make_table(
@@ -244,12 +326,13 @@ def make_table(
 ) -> Table:
     """Return a table for people. A column's name is its key in the rows, underscores as spaces.
 
-    Values of more than ``longest`` characters are truncated.
+    In a terminal, values of more than ``longest`` characters are truncated.
     """
+    shown = longest if sys.stdout.isatty() else UNLIMITED
     heads = [Column(Text(printable(each.replace("_", " ")))) for each in columns]
     table = Table(*heads, box=box.SIMPLE_HEAD)
     for row in rows:
-        table.add_row(*(Text(format_value(row.get(column), longest)) for column in columns))
+        table.add_row(*(Text(format_value(row.get(column), shown)) for column in columns))
     return table
 
 
@@ -261,7 +344,7 @@ def key_value_table(fields: Mapping[str, Any], *, as_written: bool = False) -> T
     """
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
-        name = printable(key if as_written else key.replace("_", " "))
+        name = one_line(key if as_written else key.replace("_", " "), UNLIMITED)
         table.add_row(Text(name), Text(format_value(value, UNLIMITED)))
     return table
 
@@ -276,9 +359,8 @@ def format_value(value: Any, longest: int = MAX_CELL) -> str:
 
 
 def output_console() -> Console:
-    """Return a console on standard output."""
-    width = None if sys.stdout.isatty() else UNLIMITED
-    return Console(file=sys.stdout, width=width, highlight=False, color_system=color_system())
+    """Return a console on standard output, which is a terminal."""
+    return Console(file=sys.stdout, highlight=False, color_system=color_system())
 
 
 def color_system() -> Literal["auto"] | None:
@@ -287,10 +369,11 @@ def color_system() -> Literal["auto"] | None:
 
 
 def _print_data(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print rows to a terminal."""
     heads = [one_line(each) for each in columns]
     console = output_console()
-    count = _count_fitting(heads, cells, console.width) if console.is_terminal else len(heads)
-    # A row is one line: in a terminal, a value that is too wide ends with an ellipsis.
+    count = _count_fitting(heads, cells, console.width)
+    # A row is one line: a value that is too wide ends with an ellipsis.
     table = Table(
         *(Column(Text(head), no_wrap=True, overflow="ellipsis") for head in heads[:count]),
         box=box.SIMPLE_HEAD,
@@ -299,9 +382,9 @@ def _print_data(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         table.add_row(*(Text(each) for each in row[:count]))
     print_table(table)
     if not cells:
-        sys.stdout.write("(no rows)\n")
+        state_empty("rows")
     if count < len(heads):
-        message(
+        hint(
             f"{count} of {len(heads)} columns fit: choose others with --column, "
             "or use --output json or csv"
         )
@@ -359,17 +442,23 @@ def _describe_bytes(value: bytes) -> str:
     return f"<{form} image, {len(value)} bytes>" if form else f"<{len(value)} bytes>"
 
 
-# -- progress, if standard error is a terminal -----------------------------------------------------
+# -- progress --------------------------------------------------------------------------------------
+
+
+def _shows_progress(console: Console) -> bool:
+    """Return whether standard error is a terminal, and ``--quiet`` is not given."""
+    return console.is_terminal and _handler.level < Verbosity.QUIET
 
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Show that an operation of unknown length is in progress."""
     console = Console(stderr=True, color_system=color_system())
-    if not console.is_terminal:
+    if not _shows_progress(console):
         yield
         return
-    with console.status(Text(printable(text))):
+    turning = "dots" if has_unicode(sys.stderr) else "line"
+    with console.status(Text(printable(text)), spinner=turning):
         yield
 
 
@@ -377,7 +466,7 @@ def spinner(text: str) -> Iterator[None]:
 def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar; yield a function that takes the number done, and the total if known."""
     console = Console(stderr=True, color_system=color_system())
-    if not console.is_terminal:
+    if not _shows_progress(console):
         yield lambda _done, _total: None
         return
     # The import takes a tenth of the time that `--help` may take; few commands need it.

@@ -19,7 +19,15 @@ from lance_bridge_cli.arguments import (
     parse_key_values,
     usage_error,
 )
-from lance_bridge_cli.output import UNLIMITED, Output, message, one_line, to_json, write_array
+from lance_bridge_cli.output import (
+    UNLIMITED,
+    Output,
+    message,
+    one_line,
+    state_empty,
+    to_json,
+    write_array,
+)
 
 if TYPE_CHECKING:
     from .search import Match, Search
@@ -65,13 +73,15 @@ def search(
 
 
 def _print_text(found: Search) -> None:
+    gap = "  " if sys.stdout.isatty() else "\t"
     has_matches = False
     for each in found:
         has_matches = True
         name = written([each.catalog, *each.table])
-        print(one_line(f"{name}  {each.scope.value}  {each.text}", UNLIMITED), flush=True)
+        cells = (one_line(text, UNLIMITED) for text in (name, each.scope.value, each.text))
+        print(gap.join(cells), flush=True)
     if not has_matches:
-        print("(no matches)")
+        state_empty("matches")
 
 
 def _print_json(found: Search) -> None:

@@ -115,13 +115,30 @@ def test_a_row_is_always_one_line(
     assert capsys.readouterr().err == ""
 
 
-def test_in_a_file_no_column_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_rows_are_lines_of_values_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:
     print_data(RowsOutput.TEXT, list(WIDE_ROWS[0]), WIDE_ROWS)
 
     shown = capsys.readouterr()
-    assert shown.out.splitlines()[1].split() == list(WIDE_ROWS[0])
-    assert "4199" in shown.out
+    assert [line.split("\t") for line in shown.out.splitlines()] == [
+        [str(each) for each in row.values()] for row in WIDE_ROWS
+    ]
     assert shown.err == ""
+
+
+def test_elsewhere_nothing_is_cut_or_padded(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 20_000
+    rows = [{"a": long, "b": None}, {"a": "two\nlines\tand a tab", "b": True}]
+    print_data(RowsOutput.TEXT, ["a", "b"], rows)
+    print_list(RowsOutput.TEXT, ["a", "b"], rows, "rows")
+    print_parts(Output.TEXT, {}, ["A sentence.", key_value_table({"some_key": long})])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{long}\tNULL",
+        "two\\nlines\\tand a tab\ttrue",
+        f"{long}\t",
+        "two\\nlines\\tand a tab\tyes",
+        "A sentence.",
+        f"some key\t{long}",
+    ]
 
 
 @pytest.mark.usefixtures("_terminal")
@@ -253,7 +270,11 @@ def test_values_that_cannot_be_shown_are_an_error_that_names_the_column() -> Non
 
 @pytest.mark.spec("cli.md#pages")
 def test_lists_print_the_page_token_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    for output, written in ((RowsOutput.TEXT, "a.b"), (RowsOutput.CSV, "table\na.b\n")):
+    for output, written in (
+        (RowsOutput.TEXT, "a.b\n"),
+        (RowsOutput.CSV, "table\na.b\n"),
+        (RowsOutput.JSONL, '{"table": "a.b"}\n'),
+    ):
         print_page(output, "tables", ["table"], [("a.b",)], "next")
         shown = capsys.readouterr()
         assert written in shown.out
@@ -261,31 +282,45 @@ def test_lists_print_the_page_token_to_standard_error(capsys: pytest.CaptureFixt
         assert "--page-token next" in shown.err
 
 
-def test_commands_without_rows_have_no_csv() -> None:
-    done = CliRunner().invoke(app, ["table", "count", "hive", "a.b", "--output", "csv"])
+@pytest.mark.parametrize("output", ["csv", "jsonl"])
+def test_commands_without_rows_have_no_csv(output: str) -> None:
+    done = CliRunner().invoke(app, ["table", "count", "hive", "a.b", "--output", output])
 
     assert done.exit_code == 2
+
+
+def test_json_lines_have_one_object_per_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": 1, "text": "two\nlines"}, {"id": 2, "text": None}]
+
+    print_data(RowsOutput.JSONL, ["id", "text"], rows)
+
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
 
 
 # -- empty lists -----------------------------------------------------------------------------------
 
 
-def test_an_empty_list_is_stated_in_text_and_empty_in_json(
+def test_an_empty_list_is_stated_in_a_terminal_and_empty_elsewhere(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def shown() -> str:
         return capsys.readouterr().out
 
-    print_page(RowsOutput.TEXT, "tables", ["table"], [], None)
-    assert shown() == "(no tables)\n"
+    def in_text() -> None:
+        print_page(RowsOutput.TEXT, "tables", ["table"], [], None)
+        print_list(RowsOutput.TEXT, ["a"], [], "migrations")
+        print_data(RowsOutput.TEXT, ["a", "b"], [])
+
+    in_text()
+    assert shown() == ""
+    stated = [line for line in shown_at_terminal(in_text).splitlines() if line.startswith("(")]
+    assert stated == ["(no tables)", "(no migrations)", "(no rows)"]
     print_page(RowsOutput.JSON, "tables", ["table"], [], None)
     assert json.loads(shown()) == {"tables": [], "page_token": None}
     print_page(RowsOutput.CSV, "tables", ["table"], [], None)
     assert shown() == "table\n"
-    print_list(RowsOutput.TEXT, ["a"], [], "migrations")
-    assert shown() == "(no migrations)\n"
-    print_data(RowsOutput.TEXT, ["a", "b"], [])
-    assert shown().splitlines()[-1] == "(no rows)"
+    print_page(RowsOutput.JSONL, "tables", ["table"], [], None)
+    assert shown() == ""
 
 
 # -- types -----------------------------------------------------------------------------------------

@@ -449,12 +449,12 @@ def _config(tmp_path: Path, directory: api.LanceNamespace, monkeypatch: pytest.M
 @pytest.mark.usefixtures("_config")
 def test_the_command_prints_a_line_for_each_match() -> None:
     done = run("search", "files", "tiles")
-    assert done.stdout == "files.maps.tiles  name  maps.tiles\n"
-    assert run("search", "files", "nowhere").stdout == "(no matches)\n"
+    assert done.stdout == "files.maps.tiles\tname\tmaps.tiles\n"
+    assert run("search", "files", "nowhere").stdout == ""
     done = run("search", "files", "i", "--in", "column", "--in", "property")
     assert done.stdout.splitlines() == [
-        "files.db.words  column  id: int64",
-        "files.maps.tiles  column  id: int64",
+        "files.db.words\tcolumn\tid: int64",
+        "files.maps.tiles\tcolumn\tid: int64",
     ]
 
 
@@ -464,7 +464,7 @@ def test_the_command_searches_the_rest_and_fails_where_a_catalog_does_not_answer
     catalog: str,
 ) -> None:
     done = run("search", catalog, "tiles", code=FAILED)
-    assert done.stdout == "files.maps.tiles  name  maps.tiles\n"
+    assert done.stdout == "files.maps.tiles\tname\tmaps.tiles\n"
     assert "the catalog 'far' could not be searched: SERVICE_UNAVAILABLE (17)" in done.stderr
 
 
@@ -498,4 +498,4 @@ def test_no_character_of_a_catalog_acts_on_the_terminal(
     directory.create_table(api.CreateTableRequest(id=["t"]), ipc(odd))
     root = f"root={tmp_path / 'directory'}"
     done = run("search", "dir", "31m", "-p", root)
-    assert done.stdout == "dir.t  column  a\\x1b[31m\\nb: int64\n"
+    assert done.stdout == "dir.t\tcolumn\ta\\x1b[31m\\nb: int64\n"

@@ -13,11 +13,13 @@ from lance_bridge.exit_codes import FAILED
 from lance_bridge_cli import api
 from lance_bridge_cli.arguments import OutputOption, exit_on_error, parse_duration, usage_error
 from lance_bridge_cli.output import (
+    UNLIMITED,
     Output,
     RowsOption,
     RowsOutput,
     make_table,
     message,
+    print_line,
     print_list,
     print_parts,
     print_result,
@@ -27,8 +29,6 @@ from ..signals import record_reloads
 
 if TYPE_CHECKING:
     from ..config import ServerSettings, SettingsSource
-
-_UNLIMITED = 10_000
 
 
 def serve(
@@ -187,7 +187,7 @@ def _serve(source: SettingsSource) -> None:
         sockets = open_sockets(settings.listeners)
     addresses = addresses_of(sockets, settings.tls)
     for address in addresses:
-        typer.echo(address)
+        print_line(address)
     if settings.ui and (page := page_address(addresses, settings.login.address)):
         typer.echo(f"Browse: {page}", err=True)
     run(gateway, source, settings, sockets)
@@ -239,7 +239,7 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     if audit_file is not None and is_new:
         audit_file.unlink()  # the server may run as another user
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
-    table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)
+    table = make_table(["type", "name", "problem"], shown, longest=UNLIMITED)
     summary = _summary(settings)
     lines = [f"{key.replace('_', ' ')}: {value}" for key, value in summary.items()]
     print_parts(output, {**summary, "checked": rows}, [*lines, table])

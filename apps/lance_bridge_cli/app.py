@@ -189,14 +189,23 @@ def quickstart(
 
     Example: lance-bridge quickstart
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if not _is_new_or_empty(directory):
         raise usage_error(f"{directory} is not an empty directory: choose another one")
     root = str(directory.absolute())
     program = QUICKSTART.format(root=root)
     print_line(f"Running this program:\n\n{program}\nOutput:\n")
-    with exit_on_error():
+    from lance_bridge.errors import translate_lance_errors  # noqa: PLC0415 - takes seconds to import
+
+    with exit_on_error(), translate_lance_errors(f"The table cannot be written to {root}"):
         exec(compile(program, "quickstart", "exec"), {"__name__": "__main__"})
     print_line(f"\n{AFTER_QUICKSTART.format(root=root)}")
+
+
+def _is_new_or_empty(directory: Path) -> bool:
+    try:
+        return not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    except OSError as error:
+        raise usage_error(f"{directory} cannot be read: {error.strerror}") from error
 
 
 # Options are passed on unchanged, including --help.

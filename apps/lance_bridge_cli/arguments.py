@@ -26,6 +26,8 @@ from .output import Output, message, printable
 if TYPE_CHECKING:
     from lance_bridge import LanceBridgeNamespace
 
+logger = logging.getLogger(__name__)
+
 # -- completion ------------------------------------------------------------------------------------
 
 
@@ -156,12 +158,32 @@ _MAX_DIGITS = 6
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Print an error as one message and exit, without a traceback."""
+    """Print an error as one message and exit, without a traceback.
+
+    Its causes, also in the words of other libraries, are printed with ``--verbose``.
+    """
     try:
         yield
     except api.LanceNamespaceError as error:
-        message(str(error))
+        from lance_bridge.lance_texts import (  # noqa: PLC0415 - only for errors
+            cut_message,
+            is_for_developers,
+        )
+
+        text = str(error)
+        _log_causes(error)
+        # pylance's own namespaces raise errors of the API, too.
+        message(cut_message(text) if is_for_developers(text) else text)
         raise typer.Exit(FAILED) from error
+
+
+def _log_causes(error: BaseException) -> None:
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        logger.debug("%s: %s", type(cause).__qualname__, cause)
+        cause = cause.__cause__ or cause.__context__
 
 
 @contextmanager

@@ -9,7 +9,6 @@ error's text, and decide by it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -29,6 +28,8 @@ from lance_namespace.errors import (
     TableNotFoundError,
     UnsupportedOperationError,
 )
+
+from .lance_texts import cut_message
 
 __all__ = [
     "LANCE_ERRORS",
@@ -418,9 +419,8 @@ def is_input_error(error: Exception) -> bool:
 
 
 def first_line(error: BaseException | str) -> str:
-    """Return the first line of pylance's message, without its source locations."""
-    line = str(error).split("\n", 1)[0]
-    return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", line, maxsplit=1)[0][:300]
+    """Return what concerns a user in pylance's message, on one line."""
+    return cut_message(str(error))
 
 
 def reason_in(message: object) -> str:

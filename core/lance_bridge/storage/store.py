@@ -40,6 +40,7 @@ from obstore.store import LocalStore, from_url
 
 from .. import locations
 from ..errors import unsupported
+from ..lance_texts import cut_message
 from .deletion import (
     LocalLocation,
     Location,
@@ -301,7 +302,7 @@ def _to_namespace_error(error: Exception, uri: str) -> LanceNamespaceError:
 
 def _first_line(error: BaseException) -> str:
     # A store's message continues with a dump of its request, which may hold signed headers.
-    return str(error).split("\n", 1)[0].split("Debug source", 1)[0].strip()[:300]
+    return cut_message(str(error).split("Debug source", 1)[0])
 
 
 # -- files of a table ------------------------------------------------------------------------------

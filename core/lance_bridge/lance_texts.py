@@ -1,0 +1,181 @@
+"""Messages of Lance, DataFusion and object stores, cut to what concerns a user.
+
+They are written for developers: types of Rust, places in the source, retries, XML of a store's
+answer, and SQL that Lance makes around an expression.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+_LONGEST = 300
+_DEBUG = re.compile(
+    r"\b[A-Z]\w*(?:\([A-Z]\w*)*\(? ?\{ (?:source|code|kind|message|error|path|backtrace)\b.*",
+    re.DOTALL,
+)
+"""An error as Rust prints it for developers: ``IO { source: Os { code: 2, message: "…" } }``."""
+_MESSAGE = re.compile(r'\b(?:message|error): "((?:[^"\\]|\\.)*)"')
+_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_PLACE = re.compile(r",? (?:location: )?[^\s(]+\.rs:\d+(?::\d+)?")
+"""Where in the source of Lance an error was made."""
+
+# -- what a message has before the reason ----------------------------------------------------------
+
+_KINDS = re.compile(
+    r"(?:^|(?<=: ))(?:"
+    r"Encountered internal error\. Please file a bug report at \S+ |"
+    r"LanceError\(\w+\): |Generic \S+ error: |Error performing \w+ request: |"
+    r"(?:External|Arrow|Query Execution|Execution|Internal|I[Oo]|Wrapped|Object ?[Ss]tore|Cast|"
+    r"HTTP|SQL|sql parser|Schema) error: |"
+    r"Invalid user input: |Error during planning: |This feature is not implemented: |"
+    r"Error applying filter expression to batch: |Error parsing function: |"
+    r"Unable to walk dir: |IO error for operation on )+"
+)
+"""Names of types of errors, and of steps inside Lance."""
+_STEP = re.compile(
+    r"^Error (?:resolving filter expression|optimizing sql filter:) .*"
+    r"(?:: Invalid user input: | \((?:LanceError\(\w+\): |Invalid user input: |(?=regex parse)))",
+    re.DOTALL,
+)
+"""A step in which Lance repeats the whole expression."""
+_STATEMENT = re.compile(
+    r"^Error (?:parsing|tokenizing) statement: SELECT 1 FROM t WHERE (?P<sql>.*)"
+    r" \((?:sql parser error: )?(?P<reason>.*)\)$",
+    re.DOTALL,
+)
+"""The statement that Lance makes of an expression, and what is wrong with it."""
+
+# -- other texts -----------------------------------------------------------------------------------
+
+_REGEX = re.compile(r"regex parse error:.*error: (.*?)\)?$", re.DOTALL)
+_LITERAL = re.compile(
+    r"Received literal \w+\((?P<value>.*)\) and could not convert to literal of type '(?P<type>\w+)"
+    r".*",
+    re.DOTALL,
+)
+_PLAN = re.compile(r"(logical expression \w+)\(.*", re.DOTALL)
+_NUMBER = re.compile(r" ?\(os error \d+\)")
+_BUG = re.compile(r"\.?\s*This issue was likely caused by a bug in DataFusion.*$", re.DOTALL)
+_PARSER_PLACE = re.compile(r" at Line: \d+, Column: \d+")
+_PARSER = re.compile(r"^Expected: (.*), found: (.*)$")
+
+# -- object stores ---------------------------------------------------------------------------------
+
+_CALL = re.compile(
+    r"Error performing (?P<method>[A-Z]+) (?P<url>\S+) in \S+?"
+    r"(?:, after (?P<retries>\d+) retries, max_retries: ?\d+, retry_timeout: ?\S+?)? +- "
+)
+_STATUS = re.compile(
+    r"(?:Server returned (?:non-2xx status code|error response)|Client error with status):? "
+    r"(?P<status>\d{3} [A-Za-z ]+?)(?::\s*(?P<body>.*))?$",
+    re.DOTALL,
+)
+_XML = re.compile(r"<(Code|Message)>([^<]*)</\1>")
+_NO_CREDENTIALS = re.compile(
+    r"CredentialsNotLoaded|no providers in chain|credential provider was not enabled"
+    r"|169\.254\.169\.254|metadata\.google\.internal"
+)
+"""Parts of messages if an object store's client has no credentials, and looks for them."""
+NO_CREDENTIALS = (
+    "no credentials for the storage were found: set properties storage.*, or those of its "
+    "environment"
+)
+
+
+def cut_message(text: str) -> str:
+    """Return what concerns a user in a message of Lance, on one line of at most 300 characters.
+
+    A message of another library has none of what is removed, and stays.
+    """
+    if _NO_CREDENTIALS.search(text):
+        return NO_CREDENTIALS
+    for step in _STEPS:
+        text = step(text)
+    return text.strip()[:_LONGEST]
+
+
+def is_for_developers(text: str) -> bool:
+    """Return whether a message has places in the source of Lance, or an error printed by Rust."""
+    return _PLACE.search(text) is not None or _DEBUG.search(text) is not None
+
+
+def _from_debug(text: str) -> str:
+    """Put the innermost message in the place of an error that is printed for developers."""
+    found = _DEBUG.search(text)
+    if found is None:
+        return text
+    texts = _MESSAGE.findall(found[0]) or _TEXT.findall(found[0])
+    return text[: found.start()] + (_unescape(texts[-1]) if texts else "")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text.replace("\\n", "\n"))
+
+
+def _from_expression(text: str) -> str:
+    """Leave out the expression, which the beginning of our messages has already."""
+    text = _KINDS.sub("", text, count=1) if text.startswith("Invalid user input: ") else text
+    statement = _STATEMENT.search(text)
+    if statement is not None:
+        return _describe_syntax(statement["reason"], statement["sql"])
+    if step := _STEP.search(text):
+        rest = text[step.end() :]
+        text = rest.removesuffix(")") if rest.count(")") > rest.count("(") else rest
+    text = _REGEX.sub(r"regular expression: \1", text)
+    text = _LITERAL.sub(r"the value \g<value> does not fit the type \g<type>", text)
+    return _PLAN.sub(r"\1", text)
+
+
+def _describe_syntax(reason: str, sql: str) -> str:
+    """Return what is wrong with an expression, which may be in brackets that are not its own."""
+    reason = _PARSER_PLACE.sub("", reason)
+    found = _PARSER.search(reason)
+    if found is None:
+        return reason
+    is_end = found[2] == "EOF" or (found[2] == ")" and sql.count(")") == 1 and sql[-1] == ")")
+    return f"expected {found[1]}, found {'the end' if is_end else found[2]}"
+
+
+def _from_store(text: str) -> str:
+    """Shorten what an object store's client says of a request: what was asked, and the answer."""
+    text = _CALL.sub(_describe_call, text, count=1)
+    return _STATUS.sub(lambda found: _describe_answer(found["status"], found["body"] or ""), text)
+
+
+def _describe_call(found: re.Match[str]) -> str:
+    tried = f", tried {int(found['retries']) + 1} times" if found["retries"] else ""
+    return f"{found['method']} {found['url'].partition('?')[0]}{tried}: "
+
+
+def _describe_answer(status: str, body: str) -> str:
+    facts = dict(_XML.findall(body)) or _facts_in_json(body)
+    return ": ".join(filter(None, (status, facts.get("Code"), facts.get("Message"))))
+
+
+def _facts_in_json(body: str) -> dict[str, str]:
+    """Return the code and the message in the answer of Azure or Google."""
+    try:
+        error = json.loads(body)["error"]
+        return {"Code": str(error.get("code", "")), "Message": str(error.get("message", ""))}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _without_types(text: str) -> str:
+    return _KINDS.sub("", _BUG.sub("", _NUMBER.sub("", _PARSER_PLACE.sub("", text))))
+
+
+_STEPS: tuple[Callable[[str], str], ...] = (
+    lambda text: _PLACE.sub("", text),
+    _from_debug,
+    _from_expression,
+    _from_store,
+    _first_line,
+    _without_types,
+)

@@ -1,0 +1,197 @@
+"""Messages of Lance, DataFusion and object stores: a user reads only what concerns a user."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import lance_namespace
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import LanceNamespaceError
+from servers.processes import free_port
+
+from lance_bridge.lance_texts import NO_CREDENTIALS, cut_message, is_for_developers
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
+
+DEVELOPERS = re.compile(
+    r"\.rs\b|\w \{ |LanceError|os error|max_retries|<\w+>|SELECT 1|Line: \d|github\.com|Backtrace"
+)
+"""What no message has that a user reads."""
+ROWS = pa.table(
+    {
+        "id": [1, 2],
+        "name": ["a", "b"],
+        "vector": pa.array([[0.5, 1.0]] * 2, pa.list_(pa.float32(), 2)),
+    }
+)
+KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+OPTIONS = {
+    "aws_endpoint": f"http://127.0.0.1:{free_port()}",
+    "aws_allow_http": "true",
+    "aws_region": "us-east-1",
+    "client_max_retries": "1",
+    "client_retry_timeout": "2",
+}
+PLACE = "/rust/lance/src/dataset.rs:651:35"
+XML = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchBucket</Code>'
+    "<Message>The specified bucket does not exist</Message><RequestId>1</RequestId></Error>"
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "cut"),
+    [
+        ("Table not found: sales.orders", "Table not found: sales.orders"),
+        (f"LanceError(IO): no such file, {PLACE}", "no such file"),
+        ("expected a, /data/b", "expected a, /data/b"),
+        (
+            "Failed to write: IO { source: Os { code: 2, kind: NotFound, message: "
+            '"No such file or directory" }, backtrace: MaybeBacktrace }',
+            "Failed to write: No such file or directory",
+        ),
+        (
+            "LanceError(IO): Generic LocalFileSystem error: Unable to create dir /proc/x: "
+            f"Permission denied (os error 13), {PLACE}",
+            "Unable to create dir /proc/x: Permission denied",
+        ),
+        (
+            "Generic S3 error: Error performing PUT http://s3:9000/b/t.lance?x=1 in 2.1s, after 3 "
+            "retries, max_retries: 3, retry_timeout: 180s  - HTTP error: error sending request",
+            "PUT http://s3:9000/b/t.lance, tried 4 times: error sending request",
+        ),
+        (
+            "Generic S3 error: Error performing GET http://s3:9000/b/t in 5ms - Server returned "
+            f"non-2xx status code: 404 Not Found: {XML}, {PLACE}",
+            "GET http://s3:9000/b/t: 404 Not Found: NoSuchBucket: The specified bucket does not "
+            "exist",
+        ),
+        (
+            "Generic GCS error: Error performing GET https://storage.googleapis.com/b/t in 5ms - "
+            'Client error with status 403 Forbidden: {"error": {"code": 403, "message": "No."}}',
+            "GET https://storage.googleapis.com/b/t: 403 Forbidden: 403: No.",
+        ),
+        (
+            "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 3s",
+            NO_CREDENTIALS,
+        ),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_a_message_is_cut_to_what_concerns_the_user(raw: str, cut: str) -> None:
+    assert cut_message(raw) == cut
+    assert not DEVELOPERS.search(cut_message(raw))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a table is."""
+    place = tmp_path_factory.mktemp("texts") / "t.lance"
+    lance.write_dataset(ROWS, str(place))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("id >", "expected an expression, found the end"),
+        ("(id >\n)", "expected an expression, found the end"),
+        ("(lower(name) >)", "expected an expression, found )"),
+        ("id between 1", "expected AND, found the end"),
+        ("name = '", "Unterminated string literal"),
+        ("nope = 1", "No field named nope"),
+        ("id = 'x'", 'the value "x" does not fit the type Int64'),
+        ("vector > 3", "the value 3 does not fit the type FixedSizeList"),
+        ("lower(id) = 'a'", "Function 'lower' requires String"),
+        ("name like 3", "There isn't a common type to coerce"),
+        ("count(id) > 1", "does not support logical expression AggregateFunction"),
+        ("regexp_like(name, '(')", "regular expression: unclosed group"),
+        ("name > date '2020'", "Cannot cast string '2020' to value of Date32 type"),
+        ("id / 0 = 1", "Divide by zero"),
+    ],
+)
+def test_what_lance_says_of_a_condition_is_cut(place: Path, condition: str, said: str) -> None:
+    for call in (lance.dataset(str(place)).to_table, lance.dataset(str(place)).count_rows):
+        with pytest.raises((ValueError, OSError)) as raised:
+            call(filter=condition)
+        assert DEVELOPERS.search(str(raised.value)), "Lance has other texts now"
+        assert said in cut_message(str(raised.value))
+        assert not DEVELOPERS.search(cut_message(str(raised.value)))
+
+
+def missing_file(place: Path, directory: Path) -> None:
+    shutil.copytree(place, directory / "t.lance")
+    for each in (directory / "t.lance" / "data").iterdir():
+        each.unlink()
+    lance.dataset(str(directory / "t.lance")).to_table()
+
+
+def damaged_manifest(place: Path, directory: Path) -> None:
+    shutil.copytree(place, directory / "t.lance")
+    for each in (directory / "t.lance" / "_versions").iterdir():
+        each.write_bytes(b"-" * 70)
+    lance.dataset(str(directory / "t.lance"))
+
+
+def file_in_the_way(_place: Path, directory: Path) -> None:
+    (directory / "file").touch()
+    lance.write_dataset(ROWS, str(directory / "file" / "t.lance"))
+
+
+def no_directory(_place: Path, _directory: Path) -> None:
+    lance.write_dataset(ROWS, "/proc/none/t.lance")
+
+
+def in_a_namespace(_place: Path, _directory: Path) -> None:
+    namespace = lance_namespace.connect("dir", {"root": "/proc/none"})
+    lance.write_dataset(ROWS, namespace_client=namespace, table_id=["films"])
+
+
+def store_that_does_not_answer(_place: Path, _directory: Path) -> None:
+    lance.dataset("s3://lake/t.lance", storage_options=OPTIONS | KEYS)
+
+
+def store_without_credentials(_place: Path, _directory: Path) -> None:
+    lance.dataset("s3://lake/t.lance", storage_options=OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        (missing_file, "Not found: /"),
+        (damaged_manifest, "file size is too small"),
+        (file_in_the_way, "_versions: Not a directory"),
+        (no_directory, "No such file or directory"),
+        (in_a_namespace, "No such file or directory"),
+        (store_that_does_not_answer, "tried 2 times: error sending request"),
+        (store_without_credentials, NO_CREDENTIALS),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_lance_says_of_storage_is_cut(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fail: Callable[[Path, Path], None],
+    said: str,
+) -> None:
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises((OSError, ValueError, LanceNamespaceError)) as raised:
+        fail(place, tmp_path)
+    assert is_for_developers(str(raised.value)), "Lance has other texts now"
+    assert said in cut_message(str(raised.value))
+    assert not DEVELOPERS.search(cut_message(str(raised.value)))
+
+
+def test_types_in_a_message_are_not_taken_for_an_error() -> None:
+    text = 'Cannot cast Struct([Field { name: "a", data_type: Int64 }]) to Int64'
+    assert cut_message(text) == text
+    assert not is_for_developers(text)

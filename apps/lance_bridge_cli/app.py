@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import MutableMapping
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module, metadata
 from pathlib import Path
@@ -20,7 +21,15 @@ import typer
 from typer.core import TyperGroup
 
 from .arguments import catalog_names, exit_on_error, usage_error
-from .output import color_system, log_messages, print_line
+from .help import (
+    EXIT_CODES,
+    HELP_OPTIONS,
+    QUIET_HELP,
+    VERBOSE_HELP,
+    hide_flag_types,
+    prepare,
+)
+from .output import Verbosity, color_system, log_messages, print_line, set_verbosity
 
 ENTRY_POINTS = "lance_bridge.commands"
 JARS = "lance_bridge.jars"
@@ -86,11 +95,24 @@ class ImportedGroup(TyperGroup):
         if self._imported is None:
             group = typer.main.get_group(import_module(self.module).app)
             self._imported = group.commands
+            for each in group.commands.values():
+                _prepare(each)
         return self._imported
 
     @commands.setter
     def commands(self, _none: MutableMapping[str, Any]) -> None:
         """Ignore typer's initial value, which has no commands."""
+
+
+def _prepare(command: Any) -> None:
+    """Prepare a command, or a group and those of its commands that are imported already."""
+    if not isinstance(command, TyperGroup):
+        prepare(command)
+        return
+    hide_flag_types(command)
+    if not isinstance(command, ImportedGroup):
+        for each in command.commands.values():
+            _prepare(each)
 
 
 def imported_app(module: str, summary: str) -> typer.Typer:
@@ -101,6 +123,11 @@ def imported_app(module: str, summary: str) -> typer.Typer:
 
 class ProgramGroup(TyperGroup):
     """All commands: of this package, and of entry points, which are loaded when first used."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        hide_flag_types(self)
+        super().format_help(ctx, formatter)
 
     @cached_property
     def _entry_points(self) -> dict[str, metadata.EntryPoint]:
@@ -121,7 +148,18 @@ class ProgramGroup(TyperGroup):
                 logger.warning(
                     "no command '%s': %s cannot be loaded: %s", point.name, point.value, error
                 )
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _prepare(command)
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name; suggestions include entry points."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
+            for each in get_close_matches(args[0], known):
+                self.get_command(ctx, each)
+        return super().resolve_command(ctx, args)
 
 
 def _load_command(point: metadata.EntryPoint) -> Any:
@@ -143,6 +181,8 @@ app = typer.Typer(
     name="lance-bridge",
     cls=ProgramGroup,
     help="Use Hive, Glue or Unity Catalog as the catalog for your Lance tables.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": HELP_OPTIONS},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -168,13 +208,13 @@ def _options(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP)] = False,
 ) -> None:
-    """Use Hive, Glue or Unity Catalog as the catalog for your Lance tables.
-
-    Exit codes: 0 done; 1 the catalog or the storage refused or failed; 2 wrong usage; 3 a check
-    found something; 130 Ctrl-C.
-    """
+    """Use Hive, Glue or Unity Catalog as the catalog for your Lance tables."""
     context.with_resource(log_messages())
+    if quiet or verbose:
+        set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE)
 
 
 @app.command()

@@ -34,6 +34,7 @@ from lance_bridge.dataset import BATCH_ROWS
 from lance_bridge.dataset.searches import DEFAULT_K
 from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.testing.calls import ipc
+from lance_bridge_cli.help import EXIT_CODES
 from lance_bridge_doctor import Kind
 from lance_bridge_federated import children
 from lance_bridge_hive import HiveNamespace
@@ -100,8 +101,9 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.spec("cli.md#exit-codes")
 def test_exit_codes_are_those_of_the_code() -> None:
-    codes = (exit_codes.FAILED, exit_codes.MISUSED, exit_codes.FOUND, exit_codes.INTERRUPTED)
+    codes = [code for name, code in vars(exit_codes).items() if name.isupper()]
     assert first_cells("Exit Codes", "code") == [str(code) for code in (0, *codes)]
+    assert all(f"; {code} " in EXIT_CODES for code in codes)
 
 
 @pytest.mark.spec("cli.md#findings")

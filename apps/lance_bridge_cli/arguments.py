@@ -22,6 +22,7 @@ from lance_bridge.user_files import config_path
 
 from . import api
 from .output import Output, message, printable
+from .suggestions import suggesting_conversion, suggesting_names
 
 if TYPE_CHECKING:
     from lance_bridge import LanceBridgeNamespace
@@ -198,7 +199,11 @@ def connected_or_federated(
     given = parse_key_values(properties)
     with exit_on_error():
         connection: Any = lance_bridge.connect(catalog, given)
-        with connection as namespace:
+        with (
+            connection as namespace,
+            suggesting_names(namespace),
+            suggesting_conversion(namespace, catalog, given),
+        ):
             yield namespace
 
 

@@ -23,6 +23,7 @@ from .arguments import (
     usage_error,
 )
 from .output import Output, message, print_result, print_table_result
+from .suggestions import property_options
 
 if TYPE_CHECKING:
     from lance_bridge.errors import RowsOnlyHereError
@@ -175,19 +176,20 @@ def discard(
         try:
             count = namespace.discard_out_of_band_versions(parse_name(table), named)
         except RowsOnlyHereError as error:
-            is_secret = namespace.config_type.is_secret
-            pairs = parse_key_values(properties).items()
-            shown = [f"{key}={f'<{key}>' if is_secret(key) else value}" for key, value in pairs]
-            message(_explain_refusal(error, catalog, table, shown))
+            given = property_options(namespace, parse_key_values(properties))
+            message(_explain_refusal(error, catalog, table, given))
             raise typer.Exit(FAILED) from error
     print_table_result(output, table, f"{count} discarded", discarded=count)
 
 
 def _explain_refusal(
-    error: RowsOnlyHereError, catalog: str, table: str, properties: Sequence[str]
+    error: RowsOnlyHereError, catalog: str, table: str, given: Sequence[str]
 ) -> str:
-    """Return why nothing was discarded, and the commands that keep the rows or delete them."""
-    given = [part for each in properties for part in ("-p", each)]
+    """Return why nothing was discarded, and the commands that keep the rows or delete them.
+
+    Args:
+        given: The options of the command for the catalog's properties.
+    """
     how = [] if error.can_adopt else ["--append"]
     keep = ["lance-bridge", "managed", "adopt", catalog, table, *how, *given]
     numbers = ",".join(map(str, error.versions))

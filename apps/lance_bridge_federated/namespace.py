@@ -20,7 +20,13 @@ from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 from pydantic import BaseModel
 
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.errors import display, invalid, marking_other_entries, unsupported
+from lance_bridge.errors import (
+    display,
+    invalid,
+    mark_missing,
+    marking_other_entries,
+    unsupported,
+)
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model, require_extensions
@@ -140,10 +146,11 @@ class FederatedNamespace(LanceNamespace):
 
     def _child(self, catalog: str) -> Child:
         if catalog not in self._children:
-            raise NamespaceNotFoundError(
+            error = NamespaceNotFoundError(
                 f"Namespace not found: {catalog}. No catalog has this name: list the namespaces of "
                 "the root"
             )
+            raise mark_missing(error, (catalog,))
         return self._children[catalog]
 
     def table_path(self, names: Sequence[str]) -> Path:

@@ -24,6 +24,7 @@ from .connection import DECLARED_AT, RESERVED, Connection
 from .credentials import CALLER
 from .errors import (
     ManagedElsewhereError,
+    NotLanceError,
     NotManagedError,
     OutcomeUnknownError,
     concurrent_modification,
@@ -112,13 +113,18 @@ class TableEntry:
         return self.record.properties.get(ENTRY_ID)
 
     def describe_type(self) -> str:
-        """Return what the catalog calls the entry, for messages."""
-        return f"an entry of type {self.record.entry_type or 'unknown'}"
+        """Return what the catalog calls the entry, and its format if known, for messages."""
+        kind = f"an entry of type {self.record.entry_type or 'unknown'}"
+        known = "" if self.record.is_lance else self.record.format
+        return f"{kind} ({known})" if known else kind
 
     def require_lance(self) -> None:
-        """Raise InvalidInput (13) if the entry is not a Lance table."""
-        if not self.record.is_lance:
-            raise invalid(f"'{self.name}' is not a Lance table but {self.describe_type()}")
+        """Raise NotLance (13) if the entry is not a Lance table."""
+        if self.record.is_lance:
+            return
+        error = NotLanceError(f"'{self.name}' is not a Lance table but {self.describe_type()}")
+        error.path, error.format = self.path, self.record.format
+        raise error
 
     def with_record(self, record: TableRecord) -> Self:
         """Return the same table with another record."""

@@ -43,6 +43,7 @@ __all__ = [
     "LancePanicError",
     "LatestVersionGoneError",
     "ManagedElsewhereError",
+    "NotLanceError",
     "NotManagedError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
@@ -61,8 +62,10 @@ __all__ = [
     "is_input_error",
     "is_panic",
     "is_refusal",
+    "mark_missing",
     "marking_callers_own",
     "marking_other_entries",
+    "missing_path",
     "names_other_entries",
     "namespace_already_exists",
     "namespace_not_empty",
@@ -106,6 +109,15 @@ class BrokenNameError(InternalError):
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+class NotLanceError(InvalidInputError):
+    """The entry is not a Lance table (code 13)."""
+
+    path: tuple[str, ...] = ()
+    """The table's."""
+    format: str = ""
+    """As `TableRecord.format`."""
 
 
 class TableDataMissingError(InvalidTableStateError):
@@ -178,8 +190,11 @@ def internal(operation: str, cause: BaseException) -> InternalError:
 
 def namespace_not_found(path: Sequence[str]) -> NamespaceNotFoundError:
     """Return NamespaceNotFoundError (code 1)."""
-    return NamespaceNotFoundError(
-        f"Namespace not found: {display(path)}. Create it first, or check its spelling"
+    return mark_missing(
+        NamespaceNotFoundError(
+            f"Namespace not found: {display(path)}. Create it first, or check its spelling"
+        ),
+        path,
     )
 
 
@@ -197,10 +212,29 @@ def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyEr
 
 def table_not_found(path: Sequence[str]) -> TableNotFoundError:
     """Return TableNotFoundError (code 4)."""
-    return TableNotFoundError(
-        f"Table not found: {display(path)}. Create, declare or register it first, "
-        "or check its spelling"
+    return mark_missing(
+        TableNotFoundError(
+            f"Table not found: {display(path)}. Create, declare or register it first, "
+            "or check its spelling"
+        ),
+        path,
     )
+
+
+_MISSING = "lance_bridge_missing"
+_ErrorT = TypeVar("_ErrorT", bound=Exception)
+
+
+def mark_missing(error: _ErrorT, path: Sequence[str]) -> _ErrorT:
+    """Note in an error which table or namespace does not exist, for `missing_path`."""
+    vars(error)[_MISSING] = tuple(path)
+    return error
+
+
+def missing_path(error: BaseException) -> tuple[str, ...]:
+    """Return the path of the table or namespace that an error says does not exist, or ()."""
+    path: tuple[str, ...] = vars(error).get(_MISSING, ())
+    return path
 
 
 def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExistsError:

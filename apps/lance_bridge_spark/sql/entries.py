@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import lance
@@ -39,12 +38,9 @@ from lance_bridge.dataset import create_table as create_with_rows
 from lance_bridge.errors import (
     display,
     invalid,
-    retry_after_readback,
     translate_lance_errors,
-    unsupported,
 )
 from lance_bridge.locations import for_lance
-from lance_bridge.records import check_key, check_property
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
@@ -108,52 +104,11 @@ def alter_namespace(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
     connection, path = _namespace_of(catalog, args)
-    if not path:
-        raise invalid("The root namespace has no properties")
     wanted = _to_catalog_spelling(connection, path, args.get("set") or {})
     spelling = _spelling(connection, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
-    for key, value in wanted.items():
-        check_property(key, value)
-    for key in unwanted:
-        check_key(key)
-    connection.check_namespace_management(path, wanted)
-    _change_properties(connection, path, wanted, unwanted)
-    _require_comment(connection, path, wanted, spelling.get("comment"))
+    Tables(connection).change_namespace(path, wanted, unwanted)
     return {}
-
-
-def _change_properties(
-    connection: Connection, path: Path, wanted: Mapping[str, str], unwanted: set[str]
-) -> None:
-    reason = connection.capabilities.no_namespace_changes
-    if reason:
-        raise unsupported(f"Namespace '{display(path)}' cannot change: {reason}")
-    record = connection.catalog.load_namespace(path)
-    kept = {key: value for key, value in record.properties.items() if key not in unwanted}
-    changed = replace(record, properties={**kept, **wanted})
-    if changed == record:
-        return
-
-    def has_happened() -> bool:
-        found = connection.catalog.load_namespace(path).properties
-        was_set = all(found.get(key) == value for key, value in wanted.items())
-        return was_set and not any(key in found for key in unwanted - wanted.keys())
-
-    retry_after_readback(lambda: connection.catalog.alter_namespace(changed), has_happened)
-
-
-def _require_comment(
-    connection: Connection, path: Path, wanted: Mapping[str, str], key: str | None
-) -> None:
-    """Raise if the comment did not change: Hive before 4 silently ignores it."""
-    if key is None or key not in wanted:
-        return
-    if connection.catalog.load_namespace(path).properties.get(key) != wanted[key]:
-        raise unsupported(
-            f"The comment of namespace '{display(path)}' cannot be changed: its catalog keeps "
-            "the one it was created with. The other changes were made"
-        )
 
 
 def drop_namespace(catalog: CatalogAddress, args: Args) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -35,7 +35,7 @@ from ..requests import parse_table
 from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..storage import DataState
 from ..table import Table
-from . import creation, dropping
+from . import creation, dropping, namespaces
 from .protection import Protection
 
 NamesPage = tuple[list[str], str | None]
@@ -151,6 +151,12 @@ class Tables:
         """
         named = (*self.connection.named_namespaces, *named)
         return innermost_namespaces(self.connection.catalog, unreadable=unreadable, named=named)
+
+    def change_namespace(
+        self, path: Path, updates: Mapping[str, str], removals: Collection[str]
+    ) -> dict[str, str]:
+        """Change a namespace's properties; returns and raises as `namespaces.change_properties`."""
+        return namespaces.change_properties(self.connection, path, updates, removals)
 
     # -- new tables --------------------------------------------------------------------------------
 

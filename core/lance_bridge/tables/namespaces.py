@@ -1,11 +1,12 @@
-"""Namespaces: create, list, describe, drop."""
+"""Namespaces: create, list, describe, change, drop."""
 
 from __future__ import annotations
 
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from lance_namespace.errors import (
     InvalidTableStateError,
@@ -14,7 +15,7 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from ..catalog import NamespaceRecord, Path, TableRecord
+from ..catalog import NamespaceRecord, NamespaceWords, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import (
@@ -26,7 +27,7 @@ from ..errors import (
     unsupported,
 )
 from ..names import first_names
-from ..records import ENTRY_ID, check_property, is_reserved
+from ..records import ENTRY_ID, check_key, check_property, is_reserved
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .dropping import LocationIndex
@@ -121,6 +122,54 @@ def describe(connection: Connection, path: Path) -> dict[str, str]:
     if not path:
         return {}
     return _visible(connection.catalog.load_namespace(path).properties)
+
+
+def change_properties(
+    connection: Connection, path: Path, updates: Mapping[str, str], removals: Collection[str]
+) -> dict[str, str]:
+    """Set and remove properties of a namespace, and return all; the others stay.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) the root, or a key or value that the catalog refuses.
+        UnsupportedOperationError: (0) the catalog cannot change namespaces, or not the comment.
+    """
+    if not path:
+        raise invalid("The root namespace has no properties")
+    for key, value in updates.items():
+        check_property(key, value)
+    for key in removals:
+        check_key(key)
+    connection.check_namespace_management(path, updates)
+    if reason := connection.capabilities.no_namespace_changes:
+        raise unsupported(f"Namespace '{display(path)}' cannot change: {reason}")
+    record = connection.catalog.load_namespace(path)
+    kept = {key: value for key, value in record.properties.items() if key not in removals}
+    changed = replace(record, properties={**kept, **updates})
+    if changed == record:
+        return _visible(record.properties)
+
+    def has_happened() -> bool:
+        found = connection.catalog.load_namespace(path).properties
+        was_set = all(found.get(key) == value for key, value in updates.items())
+        return was_set and not any(key in found for key in set(removals) - updates.keys())
+
+    retry_after_readback(lambda: connection.catalog.alter_namespace(changed), has_happened)
+    _require_comment(connection, path, updates)
+    return _visible(changed.properties)
+
+
+def _require_comment(connection: Connection, path: Path, updates: Mapping[str, str]) -> None:
+    """Raise if the comment did not change: Hive before 4 silently ignores it."""
+    words = connection.capabilities.namespace_words or (NamespaceWords(),) * len(path)
+    key = words[len(path) - 1].comment
+    if not key or key not in updates:
+        return
+    if connection.catalog.load_namespace(path).properties.get(key) != updates[key]:
+        raise unsupported(
+            f"The comment of namespace '{display(path)}' cannot be changed: its catalog keeps "
+            "the one it was created with. The other changes were made"
+        )
 
 
 def list_children(connection: Connection, path: Path) -> list[str]:

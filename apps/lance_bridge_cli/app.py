@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 GROUPS = (
     ("catalogs", "catalogs", "Catalogs: list and test them, and list their properties."),
     ("config", "configuration", "The configuration file: show and change it."),
-    ("ns", "namespaces", "Namespaces: list, create, describe and drop."),
-    ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
+    ("ns", "namespaces", "Namespaces: list, create, describe, change and drop."),
+    ("table", "tables", "Tables: list, describe, read, create, register, change and drop."),
     ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
 )

@@ -33,8 +33,10 @@ from .output import (
     print_result,
     spinner,
 )
+from .properties import properties_of_namespaces
 
 app = typer.Typer()
+app.add_typer(properties_of_namespaces, name="properties")
 
 
 @app.command("list")
@@ -131,7 +133,7 @@ def drop(
     behavior = "Cascade" if cascade else "Restrict"
     request = api.DropNamespaceRequest(id=parse_name(name), behavior=behavior)
     what = " and all Lance tables in it, with their data" if cascade else ""
-    confirm(f"Drop namespace {name}{what}?", yes=yes)
+    confirm(f"Drop namespace {name} of {catalog}{what}?", yes=yes)
     with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {name}"):
         namespace.drop_namespace(request)
     print_result(output, f"{name}: dropped", {"namespace": name, "dropped": True})

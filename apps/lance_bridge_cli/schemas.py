@@ -1,16 +1,20 @@
-"""SQL names of Arrow types, and rows of Arrow batches, for commands that show tables."""
+"""SQL names of Arrow types, rows of Arrow batches, and schemas in files, for commands of tables."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from lance_bridge.arrow_types import plain_type
+from lance_bridge.arrow_types import plain_type, schema_from_json
 from lance_bridge.arrow_values import to_values
-from lance_bridge.errors import unsupported
+from lance_bridge.errors import first_line, invalid, unsupported
+
+_MAGIC_BYTES = 16
 
 
 def sql_type(type_: pa.DataType) -> str:
@@ -75,3 +79,51 @@ def _values(field: pa.Field, column: pa.Array) -> list[Any]:
             f"Column '{field.name}' has a value of type {sql_type(field.type)} that cannot be "
             f"shown ({error}): leave it out with --column, or read the table in Python"
         ) from error
+
+
+# -- schemas in files ------------------------------------------------------------------------------
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """Return the columns in a file: of Parquet, of Arrow IPC, or as `schema_from_json` reads them.
+
+    Other metadata of the file is left out.
+
+    Raises:
+        InvalidInputError: (13) it cannot be read, or is of another format.
+    """
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_MAGIC_BYTES)
+        found = _read(path, beginning)
+    except OSError as error:
+        raise invalid(f"{path} cannot be read: {error.strerror or error}") from error
+    except (pa.ArrowException, ValueError) as error:
+        raise invalid(
+            f"{path} has no schema that can be read: it must be a file of Parquet, of Arrow IPC, "
+            f"or of JSON as `table schema --output json` prints it ({first_line(error)})"
+        ) from error
+    return pa.schema(list(found))
+
+
+def _read(path: Path, beginning: bytes) -> pa.Schema:
+    if beginning.startswith(b"PAR1"):
+        from pyarrow import parquet  # noqa: PLC0415 - only for files of Parquet
+
+        return parquet.read_schema(path)
+    if beginning.startswith(b"ARROW1"):
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            return reader.schema
+    if beginning.lstrip()[:1] in (b"{", b"["):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return schema_from_json({"fields": content} if isinstance(content, list) else content)
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        return reader.schema
+
+
+def empty_stream(schema: pa.Schema) -> bytes:
+    """Return an Arrow IPC stream without rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema):
+        pass
+    return bytes(sink.getvalue())

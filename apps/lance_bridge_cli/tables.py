@@ -1,11 +1,9 @@
-"""Commands for tables: list them, describe and change their entries, and read their content."""
+"""Commands for tables: list, describe, create and change them. `rows` has those that read them."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from datetime import datetime, timezone
-from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +13,7 @@ import lance_bridge
 from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
-from . import api
+from . import api, rows
 from .arguments import (
     CatalogName,
     Limit,
@@ -28,9 +26,9 @@ from .arguments import (
     confirm,
     connected,
     connected_or_federated,
+    exit_on_error,
     parse_key_values,
     parse_name,
-    usage_error,
 )
 from .output import (
     UNLIMITED,
@@ -40,28 +38,23 @@ from .output import (
     key_value_table,
     make_table,
     message,
-    print_data,
+    print_list,
     print_page,
     print_parts,
     print_result,
     print_table_result,
     spinner,
 )
+from .properties import properties_of_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_bridge.entry import TableEntry
 
-Version = Annotated[
-    int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
-]
-Columns = Annotated[
-    list[str] | None, typer.Option("--column", "-c", help="Read this column only. Repeatable.")
-]
-Where = Annotated[str | None, typer.Option("--where", "-w", help="A condition, in SQL.")]
-
 app = typer.Typer()
+app.add_typer(rows.app)
+app.add_typer(properties_of_tables, name="properties")
 
 
 @app.command("list")
@@ -177,7 +170,7 @@ def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int |
         "k": 1,
         "vector": {},
     }
-    return _read_rows(namespace, api.QueryTableRequest.model_validate(no_rows)).schema
+    return rows.read_rows(namespace, api.QueryTableRequest.model_validate(no_rows)).schema
 
 
 def _format_description(fields: dict[str, Any]) -> list[Table | str]:
@@ -209,6 +202,104 @@ def _flatten_stats(stats: dict[str, Any]) -> dict[str, Any]:
         "small_fragments": fragments["num_small_fragments"],
         "rows_of_a_fragment": fragments["lengths"],
     }
+
+
+@app.command()
+def schema(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    version: rows.Version = None,
+    properties: Properties = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """Show a table's columns with their SQL types.
+
+    In JSON, it is a schema that `table create --schema` reads.
+
+    Example: lance-bridge table schema prod sales.orders
+    """
+    from lance_bridge.arrow_types import schema_to_json  # noqa: PLC0415 - takes seconds to import
+
+    from .schemas import sql_type  # noqa: PLC0415 - the same
+
+    names = parse_name(table)
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"read {table}"):
+        found = _read_schema(namespace, names, version)
+    if output is RowsOutput.JSON:
+        print_parts(Output.JSON, schema_to_json(found, exact=True).to_dict(), [])
+        return
+    columns = [
+        {"column": each.name, "type": sql_type(each.type), "nullable": each.nullable}
+        for each in found
+    ]
+    print_list(output, ["column", "type", "nullable"], columns, "columns", longest=UNLIMITED)
+
+
+@app.command()
+def location(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show where a table's files are. They are not read.
+
+    Example: lance-bridge table location prod sales.orders
+    """
+    request = api.DescribeTableRequest(id=parse_name(table), vend_credentials=False)
+    with connected_or_federated(catalog, properties) as namespace:
+        found = namespace.describe_table(request).location or ""
+    print_result(output, found, {"table": table, "location": found})
+
+
+# -- create ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def create(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    schema_file: Annotated[
+        Path,
+        typer.Option(
+            "--schema",
+            help="A file with the columns: Parquet, Arrow IPC, or JSON as of `table schema`.",
+        ),
+    ],
+    settings: Settings = None,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="Keep an existing table, whatever its columns.")
+    ] = False,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Create a table without rows, with the columns of a file.
+
+    Example: lance-bridge table create prod sales.returns --schema /data/columns.json
+    """
+    from .schemas import empty_stream, read_schema  # noqa: PLC0415 - takes seconds to import
+
+    request = api.CreateTableRequest(
+        id=parse_name(table),
+        mode="Create",
+        properties=parse_key_values(settings, "--set") or None,
+    )
+    with exit_on_error():
+        columns = read_schema(schema_file)
+    outcome = "created"
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"create {table}"):
+        try:
+            made = namespace.create_table(request, empty_stream(columns))
+        except api.TableAlreadyExistsError:
+            if not exist_ok:
+                raise
+            outcome = "exists"
+            request.mode = "ExistOk"
+            made = namespace.create_table(request, empty_stream(columns))
+    text = f"{outcome} at {made.location}"
+    print_table_result(output, table, text, location=made.location, version=made.version)
 
 
 # -- change the entry ------------------------------------------------------------------------------
@@ -341,6 +432,30 @@ def rename(
     print_result(output, f"{table}: renamed to {new_name}", fields)
 
 
+@app.command("rename-column")
+def rename_column(
+    catalog: CatalogName,
+    table: TableName,
+    column: Annotated[str, typer.Argument(help="The column's path.")],
+    new_name: Annotated[str, typer.Argument(help="Its new name, without a path.")],
+    *,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Rename a column of a table. No file is rewritten.
+
+    Example: lance-bridge table rename-column prod sales.orders price cost
+    """
+    alterations = [{"path": column, "rename": new_name}]
+    request = api.AlterTableAlterColumnsRequest.model_validate(
+        {"id": parse_name(table), "alterations": alterations}
+    )
+    with connected_or_federated(catalog, properties) as namespace:
+        version = namespace.alter_table_alter_columns(request).version
+    text = f"column {column} renamed to {new_name}, version {version}"
+    print_table_result(output, table, text, column=new_name, renamed_from=column, version=version)
+
+
 @app.command()
 def drop(
     catalog: CatalogName,
@@ -358,7 +473,7 @@ def drop(
     Example: lance-bridge table drop prod sales.scratch --yes
     """
     names = parse_name(table)
-    confirm(f"Drop table {table} with its data?", yes=yes)
+    confirm(f"Drop table {table} of {catalog} with its data?", yes=yes)
     with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {table}"):
         if if_only_declared and not _is_only_declared(namespace, names):
             raise api.InvalidInputError(f"Table '{table}' now has data and was not dropped")
@@ -369,214 +484,3 @@ def drop(
 def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:
     request = api.DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
     return bool(namespace.describe_table(request).is_only_declared)
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-@app.command()
-def head(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    rows: Annotated[
-        int, typer.Option("--rows", "--limit", "-n", min=1, help="Number of rows.")
-    ] = 10,
-    columns: Columns = None,
-    version: Version = None,
-    properties: Properties = None,
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """Show a table's first rows.
-
-    Example: lance-bridge table head prod sales.orders -n 3
-    """
-    fields = {"k": rows, "version": version}
-    _print_rows(catalog, properties, output, table=table, fields=fields, columns=columns)
-
-
-@app.command()
-def count(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    where: Where = None,
-    version: Version = None,
-    properties: Properties = None,
-    output: OutputOption = Output.TEXT,
-) -> None:
-    """Count a table's rows, or those that match a condition.
-
-    Example: lance-bridge table count prod sales.orders --where 'price > 2'
-    """
-    request = api.CountTableRowsRequest(id=parse_name(table), predicate=where, version=version)
-    with connected_or_federated(catalog, properties) as namespace, spinner(f"count {table}"):
-        rows = namespace.count_table_rows(request).count
-    print_result(output, str(rows), {"table": table, "rows": rows})
-
-
-@app.command()
-def query(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    where: Where = None,
-    columns: Columns = None,
-    vector: Annotated[
-        str | None, typer.Option("--vector", help="Find the nearest rows: a JSON array of numbers.")
-    ] = None,
-    vector_column: Annotated[
-        str | None, typer.Option("--vector-column", help="The column with the vectors.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", help="Find words, through a full-text index.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of rows.")] = 10,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Rows to skip first.")] = 0,
-    version: Version = None,
-    properties: Properties = None,
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """Find rows by a condition, a vector, words, or several of these.
-
-    Example: lance-bridge table query prod sales.orders --where 'price > 2' -c id -c price
-    """
-    fields: dict[str, Any] = {"k": limit, "offset": offset or None, "filter": where}
-    fields |= {"version": version, "vector_column": vector_column}
-    if vector is not None:
-        fields["vector"] = {"single_vector": _parse_vector(vector)}
-    if text is not None:
-        fields["full_text_query"] = {"string_query": {"query": text}}
-    _print_rows(catalog, properties, output, table=table, fields=fields, columns=columns)
-
-
-def _parse_vector(text: str) -> list[float]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    is_vector = isinstance(found, list) and all(isinstance(n, int | float) for n in found)
-    if not is_vector or not found:
-        raise usage_error("--vector must be a JSON array of numbers, such as '[0.5, 1]'")
-    return [float(number) for number in found]
-
-
-def _print_rows(
-    catalog: str,
-    properties: list[str] | None,
-    output: RowsOutput,
-    *,
-    table: str,
-    fields: dict[str, Any],
-    columns: list[str] | None,
-) -> None:
-    from .schemas import batch_to_rows  # noqa: PLC0415 - takes long to import
-
-    given = {key: value for key, value in fields.items() if value is not None}
-    given = {"id": parse_name(table), "vector": {}, **given}
-    if columns:
-        given["columns"] = {"column_names": columns}
-    request = api.QueryTableRequest.from_dict(given)
-    assert request is not None
-    with connected_or_federated(catalog, properties) as namespace:
-        with spinner(f"read {table}"):
-            reader = _read_rows(namespace, request)
-            # Read before anything is printed: a query that fails prints no partial result.
-            first = [row for batch in islice(reader, 1) for row in batch_to_rows(batch)]
-        rest = (row for batch in reader for row in batch_to_rows(batch))
-        print_data(output, reader.schema.names, chain(first, rest))
-
-
-def _read_rows(
-    namespace: api.LanceNamespace, request: api.QueryTableRequest
-) -> pa.RecordBatchReader:
-    """Run a query on a namespace of `connected_or_federated`; return a reader of the rows."""
-    reader: pa.RecordBatchReader = namespace.query_table_reader(request)  # type: ignore[attr-defined]  # not in the API
-    return reader
-
-
-# -- versions, tags and indices --------------------------------------------------------------------
-
-
-@app.command()
-def versions(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    latest_first: Annotated[
-        bool, typer.Option("--latest-first", help="Begin with the latest.")
-    ] = False,
-    limit: Limit = None,
-    page_token: PageToken = None,
-    properties: Properties = None,
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """List a table's versions, and when each was created.
-
-    Example: lance-bridge table versions prod sales.orders --latest-first -n 5
-    """
-    request = api.ListTableVersionsRequest(
-        id=parse_name(table), descending=latest_first, limit=limit, page_token=page_token
-    )
-    with connected_or_federated(catalog, properties) as namespace:
-        found = namespace.list_table_versions(request)
-    rows = [
-        (each.version, _format_time(each.timestamp_millis), each.manifest_size)
-        for each in found.versions
-    ]
-    print_page(output, "versions", ["version", "created", "manifest_bytes"], rows, found.page_token)
-
-
-def _format_time(millis: int | None) -> str | None:
-    if millis is None:
-        return None
-    return datetime.fromtimestamp(millis / 1000, timezone.utc).isoformat(timespec="milliseconds")
-
-
-@app.command()
-def tags(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    limit: Limit = None,
-    page_token: PageToken = None,
-    properties: Properties = None,
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """List a table's tags, and the version of each.
-
-    Example: lance-bridge table tags prod sales.orders
-    """
-    request = api.ListTableTagsRequest(id=parse_name(table), limit=limit, page_token=page_token)
-    with connected_or_federated(catalog, properties) as namespace:
-        found = namespace.list_table_tags(request)
-    rows = [(name, each.version, each.branch) for name, each in sorted(found.tags.items())]
-    print_page(output, "tags", ["tag", "version", "branch"], rows, found.page_token)
-
-
-@app.command()
-def indices(
-    catalog: CatalogName,
-    table: TableName,
-    *,
-    limit: Limit = None,
-    page_token: PageToken = None,
-    properties: Properties = None,
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """List a table's indices, and how many rows each covers.
-
-    Example: lance-bridge table indices prod sales.orders
-    """
-    request = api.ListTableIndicesRequest(id=parse_name(table), limit=limit, page_token=page_token)
-    with connected_or_federated(catalog, properties) as namespace:
-        found = namespace.list_table_indices(request)
-    rows = [
-        (
-            *(each.index_name, each.index_type, ", ".join(each.columns)),
-            *(each.num_indexed_rows, each.num_unindexed_rows, each.size_bytes),
-        )
-        for each in found.indexes
-    ]
-    columns = ["index", "kind", "columns", "indexed_rows", "unindexed_rows", "bytes"]
-    print_page(output, "indices", columns, rows, found.page_token)

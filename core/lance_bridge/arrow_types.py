@@ -152,14 +152,18 @@ def _spark_field(each: pa.Field) -> dict[str, Any]:
 # -- a schema in the specification's JSON ----------------------------------------------------------
 
 
-def schema_to_json(schema: pa.Schema) -> JsonArrowSchema:
-    """Return the JSON form of ``schema``."""
-    return JsonArrowSchema(
-        fields=[_field_to_json(field) for field in schema], metadata=_decode(schema.metadata)
-    )
+def schema_to_json(schema: pa.Schema, *, exact: bool = False) -> JsonArrowSchema:
+    """Return the JSON form of ``schema``.
+
+    Args:
+        exact: Whether types have their units and time zones, and dictionaries their indices, in the
+            names that `type_from_json` reads, such as ``timestamp[ms, tz=UTC]``.
+    """
+    fields = [_field_to_json(field, exact=exact) for field in schema]
+    return JsonArrowSchema(fields=fields, metadata=_decode(schema.metadata))
 
 
-def _field_to_json(field: pa.Field) -> JsonArrowField:
+def _field_to_json(field: pa.Field, *, exact: bool) -> JsonArrowField:
     dtype, metadata = field.type, dict(field.metadata or {})
     if isinstance(dtype, pa.BaseExtensionType):
         # As in Arrow IPC, an extension type is its storage type with two metadata entries.
@@ -169,7 +173,7 @@ def _field_to_json(field: pa.Field) -> JsonArrowField:
     return JsonArrowField(
         name=field.name,
         nullable=field.nullable,
-        type=_type_to_json(dtype),
+        type=_type_to_json(dtype, exact=exact),
         metadata=_decode(metadata),
     )
 
@@ -188,9 +192,9 @@ def _parameters(dtype: pa.BaseExtensionType) -> bytes:
     return found.get("ARROW:extension:metadata", "").encode()
 
 
-def _type_to_json(dtype: pa.DataType) -> JsonArrowDataType:
-    if pa.types.is_dictionary(dtype):
-        return _type_to_json(dtype.value_type)
+def _type_to_json(dtype: pa.DataType, *, exact: bool) -> JsonArrowDataType:
+    if pa.types.is_dictionary(dtype) and not exact:
+        return _type_to_json(dtype.value_type, exact=exact)
     if pa.types.is_decimal(dtype):
         name = f"decimal{dtype.bit_width}"
         return JsonArrowDataType(type=name, length=dtype.precision * 1000 + dtype.scale)
@@ -200,15 +204,16 @@ def _type_to_json(dtype: pa.DataType) -> JsonArrowDataType:
         entries = pa.field(
             "entries", pa.struct([dtype.key_field, dtype.item_field]), nullable=False
         )
-        return JsonArrowDataType(type="map", fields=[_field_to_json(entries)])
+        return JsonArrowDataType(type="map", fields=[_field_to_json(entries, exact=exact)])
     if pa.types.is_nested(dtype):
         fixed = pa.types.is_fixed_size_list(dtype)
         return JsonArrowDataType(
             type=_plain_name(dtype),
-            fields=[_field_to_json(dtype.field(i)) for i in range(dtype.num_fields)],
+            fields=[_field_to_json(dtype.field(i), exact=exact) for i in range(dtype.num_fields)],
             length=dtype.list_size if fixed else None,
         )
-    return JsonArrowDataType(type=_plain_name(dtype))
+    name = str(dtype) if exact and plain_type(dtype) is None else _plain_name(dtype)
+    return JsonArrowDataType(type=name)
 
 
 def _plain_name(dtype: pa.DataType) -> str:
@@ -264,6 +269,25 @@ def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
         return _arrow_type(data_type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise invalid(f"data_type {data_type.type!r} is not valid: {error}") from error
+
+
+def schema_from_json(json: Mapping[str, Any]) -> pa.Schema:
+    """Return the Arrow schema that a JsonArrowSchema describes, with types as `type_from_json`.
+
+    Raises:
+        InvalidInputError: (13) it is not such a schema.
+    """
+    try:
+        found = JsonArrowSchema.from_dict(dict(json))
+    except (ValidationError, TypeError, AttributeError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise invalid(f"The schema is not a JsonArrowSchema: {reason}") from error
+    if found is None or not found.fields:
+        raise invalid("The schema has no fields")
+    try:
+        return pa.schema([_arrow_field(field) for field in found.fields], found.metadata)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise invalid(f"The schema is not valid: {error}") from error
 
 
 def _arrow_type(data_type: JsonArrowDataType) -> pa.DataType:

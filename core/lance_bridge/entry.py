@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,7 +19,7 @@ from lance_namespace.errors import (
 )
 
 from . import locations
-from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
+from .catalog import LATEST, MANAGED_BY, TABLE_TYPE, Path, TableCredentials, TableRecord
 from .connection import DECLARED_AT, RESERVED, Connection
 from .credentials import CALLER
 from .errors import (
@@ -41,6 +41,8 @@ from .records import (
     MANAGER,
     PUBLISH_COLUMNS,
     ForeignCommits,
+    check_key,
+    check_properties,
     replace_visible,
     visible_properties,
 )
@@ -216,22 +218,41 @@ class TableEntry:
         """Add to the user's properties, or replace some. Raises as `set_properties`."""
         return self._change_properties(lambda present: {**present, **properties})
 
-    def _change_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Self:
+    def change_properties(self, updates: Mapping[str, str], removals: Collection[str]) -> Self:
+        """Set and remove some of the user's properties; the others stay.
+
+        Raises:
+            InvalidInputError: (13) a key or value that `check_properties` refuses, or a property
+                that marks Lance tables. The rest as `set_properties`.
+        """
+        wanted = check_properties(updates)
+        for key in [*removals, *(updates.keys() - wanted.keys())]:
+            check_key(key)
+            if key.lower() in (TABLE_TYPE, MANAGED_BY):
+                raise invalid(f"Property '{key}' marks Lance tables and cannot be set or removed")
+        return self._change_properties(lambda present: {**present, **wanted}, removals)
+
+    def _change_properties(
+        self,
+        change: Callable[[Mapping[str, str]], Mapping[str, str]],
+        removals: Collection[str] = (),
+    ) -> Self:
         table = self
         for _ in range(_ATTEMPTS):
             table = table.refreshed()
             try:
-                return table._set_properties(change(table.properties))
+                return table._set_properties(change(table.properties), removals)
             except ConcurrentModificationError:
                 if not table._changes_with_commits:
                     raise
         raise concurrent_modification(self.path)
 
-    def _set_properties(self, properties: Mapping[str, str]) -> Self:
-        self.require_settable(properties)
-        wanted = replace_visible(self.record.properties, properties)
+    def _set_properties(self, properties: Mapping[str, str], removals: Collection[str]) -> Self:
+        replaced = replace_visible(self.record.properties, properties)
+        wanted = {key: value for key, value in replaced.items() if key not in removals}
         if wanted == dict(self.record.properties):
             return self
+        self.require_alterable("Properties of")
         changed = self.with_record(self.record.with_properties(wanted))
         catalog = self.connection.catalog
         retry_after_readback(

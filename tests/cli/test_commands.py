@@ -18,6 +18,7 @@ from servers.glue_server import GlueServer
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 import lance_bridge
+from lance_bridge.arrow_types import schema_to_json
 from lance_bridge.testing.calls import ipc
 from lance_bridge_cli.app import app
 from lance_bridge_doctor import Kind
@@ -340,6 +341,13 @@ def pass_through(namespace: str) -> None:
     assert len(answer_of("table", "head", "prod", name, "-n", "2")) == 2
     assert answer_of("table", "describe", "prod", name)["statistics"]["num_rows"] == 5
     assert len(answer_of("table", "versions", "prod", name)["versions"]) == 1
+    assert run("table", "schema", "prod", name).stdout.startswith("id\tbigint\t")
+    assert run("table", "location", "prod", name).stdout.strip()
+    run("table", "rename-column", "prod", name, "price", "cost")
+    assert "cost" in run("table", "schema", "prod", name).stdout
+    run("table", "rename-column", "prod", name, "cost", "price")
+    run("ns", "properties", "set", "prod", namespace, "team=shop")
+    assert run("ns", "properties", "get", "prod", namespace, "team").stdout == "shop\n"
     run("maintain", "index", "prod", name, "id")
     assert answer_of("maintain", "compact", "prod", name)["tasks"] == 0
     assert answer_of("maintain", "clean-up", "prod", name, "--dry-run")["versions"] == 0
@@ -473,6 +481,8 @@ def sales(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     for name in ("orders", "drafts", "scratch"):
         lake.create(name)
     lance.write_dataset(ORDERS, str(tmp_path / "data" / "old_orders.lance"))
+    columns = schema_to_json(ORDERS.schema, exact=True).to_dict()
+    (tmp_path / "data" / "columns.json").write_text(json.dumps(columns))
     lake.create("embeddings")
     return lake
 
@@ -502,10 +512,17 @@ def _with_staging(lake: Lake) -> None:
     run("config", "set", "staging", "impl=hive", f"uri={lake.metastore.uri}")
 
 
+def _with_season(_lake: Lake) -> None:
+    for noun, name in (("table", "sales.orders"), ("ns", "sales")):
+        run(noun, "properties", "set", "prod", name, "season=winter")
+
+
 BEFORE: dict[str, Callable[[Lake], None]] = {
     "table deregister": _registered,
     "config remove": _with_staging,
     "keys list": _with_key,
+    "table properties remove": _with_season,
+    "ns properties remove": _with_season,
     "keys revoke": _with_key,
     "managed end": _managed,
     "managed check": _past_the_catalog,

@@ -20,6 +20,7 @@ from lance_namespace.errors import UnsupportedOperationError
 from rich.table import Table
 from typer.testing import CliRunner
 
+from lance_bridge.arrow_types import schema_from_json, schema_to_json
 from lance_bridge.values import JsonText
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import (
@@ -127,7 +128,7 @@ def test_elsewhere_rows_are_lines_of_values_with_tabs(capsys: pytest.CaptureFixt
 
 def test_elsewhere_nothing_is_cut_or_padded(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 20_000
-    rows = [{"a": long, "b": None}, {"a": "two\nlines\tand a tab", "b": True}]
+    rows: list[dict[str, Any]] = [{"a": long, "b": None}, {"a": "two\nlines\tand a tab", "b": True}]
     print_data(RowsOutput.TEXT, ["a", "b"], rows)
     print_list(RowsOutput.TEXT, ["a", "b"], rows, "rows")
     print_parts(Output.TEXT, {}, ["A sentence.", key_value_table({"some_key": long})])
@@ -290,7 +291,7 @@ def test_commands_without_rows_have_no_csv(output: str) -> None:
 
 
 def test_json_lines_have_one_object_per_row(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"id": 1, "text": "two\nlines"}, {"id": 2, "text": None}]
+    rows: list[dict[str, Any]] = [{"id": 1, "text": "two\nlines"}, {"id": 2, "text": None}]
 
     print_data(RowsOutput.JSONL, ["id", "text"], rows)
 
@@ -352,6 +353,18 @@ def test_an_empty_list_is_stated_in_a_terminal_and_empty_elsewhere(
 )
 def test_arrow_types_are_formatted_as_sql(kind: pa.DataType, written: str) -> None:
     assert sql_type(kind) == written
+
+
+@pytest.mark.parametrize("sample", STORED, ids=lambda each: each.name)
+def test_a_printed_schema_can_be_read_again(sample: Sample) -> None:
+    [expected] = schema = pa.schema([sample.field])
+    printed = json.loads(json.dumps(schema_to_json(schema, exact=True).to_dict()))
+
+    [found] = schema_from_json(printed)
+
+    assert schema_to_json(pa.schema([found]), exact=True).to_dict() == printed
+    if "extension<" not in str(expected.type):
+        assert found.type == expected.type
 
 
 # -- what a catalog says does not act on the terminal ----------------------------------------------

@@ -24,6 +24,7 @@ from .arguments import (
     exit_on_error,
     require_catalog,
 )
+from .default_catalog import read_default
 from .output import (
     UNLIMITED,
     Output,
@@ -59,24 +60,25 @@ def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     """
     with exit_on_error():
         named = lance_bridge.config.named_catalogs()
+    first = read_default()
     installed = [{"impl": impl, "class": path} for impl, path in sorted(catalogs().items())]
     rows = [
-        {"catalog": name, "impl": each["impl"], **_try_to_connect(name)}
+        {"catalog": name, "impl": each["impl"], **_try_to_connect(name), "default": name == first}
         for name, each in named.valid.items()
     ]
     rows += [
-        {"catalog": name, "impl": "", "connection": "", "problem": text}
+        {"catalog": name, "impl": "", "connection": "", "problem": text, "default": name == first}
         for name, text in named.problems.items()
     ]
     configured = sorted(rows, key=itemgetter("catalog"))
+    columns = ["catalog", "impl", "class", "connection", "problem", "default"]
     if output in (RowsOutput.CSV, RowsOutput.JSONL):
-        columns = ["catalog", "impl", "class", "connection", "problem"]
         print_list(output, columns, [*installed, *configured], "catalogs")
         return
     fields = {"installed": installed, "file": str(config_path()), "configured": configured}
     parts = [
         make_table(["impl", "class"], installed),
-        make_table(["catalog", "impl", "connection", "problem"], configured, longest=UNLIMITED),
+        make_table([*columns[:2], *columns[3:]], configured, longest=UNLIMITED),
     ]
     print_parts(Output(output.value), fields, parts)
 

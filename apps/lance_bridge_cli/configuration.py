@@ -10,18 +10,21 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
+from rich.table import Table
 
 import lance_bridge
 from lance_bridge.user_files import config_path
 
 from . import api
 from .arguments import OutputOption, configured_names, exit_on_error, usage_error
+from .default_catalog import KEY, read_default
 from .output import (
     Output,
     RowsOption,
@@ -32,6 +35,7 @@ from .output import (
     print_parts,
     print_result,
 )
+from .suggestions import similar
 
 if TYPE_CHECKING:
     from lance_bridge.config import CatalogConfig, NamedCatalogs
@@ -57,7 +61,7 @@ def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> Non
     with exit_on_error():
         named = lance_bridge.config.named_catalogs()
         if name and name not in named:
-            raise api.InvalidInputError(f"The configuration file has no catalog '{name}'")
+            raise api.InvalidInputError(_no_catalog(name, named))
         chosen = {name: named[name]} if name else named.valid
         for problem in () if name else named.problems.values():
             message(problem)
@@ -73,7 +77,10 @@ def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> Non
         print_list(output, columns, rows, "catalogs")
         return
     table = make_table(columns, rows)
-    print_parts(Output(output.value), {"file": str(path), "catalogs": shown}, [str(path), table])
+    first = read_default()
+    fields = {"file": str(path), "default": first, "catalogs": shown}
+    parts: list[Table | str] = [str(path), *([f"default: {first}"] if first else []), table]
+    print_parts(Output(output.value), fields, parts)
 
 
 def _hide_secrets(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -133,7 +140,7 @@ def set_properties(
                 f"A catalog has an impl. To remove it: lance-bridge config remove {name}"
             )
         _check_catalog(name, {k: v for k, v in {**before, **given}.items() if v is not None})
-        _change(path, name, given)
+        _change(path, partial(_edit, path, catalog=name, properties=given))
     done = {
         "set": [key for key, value in given.items() if value is not None],
         "unset": [key for key, value in given.items() if value is None],
@@ -151,9 +158,48 @@ def remove(name: ConfiguredName, output: OutputOption = Output.TEXT) -> None:
     with exit_on_error():
         path = config_path()
         if name not in _read(path):
-            raise api.InvalidInputError(f"The configuration file has no catalog '{name}'")
-        _change(path, name, None)
+            raise api.InvalidInputError(_no_catalog(name, _read(path)))
+        if read_default() == name:
+            _change(path, partial(_edit_default, path, name=None))
+        _change(path, partial(_edit, path, catalog=name, properties=None))
     print_result(output, f"{name}: removed from {path}", {"catalog": name})
+
+
+@app.command()
+def default(
+    name: ConfiguredName = "",
+    *,
+    unset: Annotated[bool, typer.Option("--unset", help="Have no default.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show or set the default catalog, which a command uses if its catalog is left out.
+
+    It is left out if exactly one argument is missing, as in: lance-bridge table head sales.orders
+
+    Example: lance-bridge config default prod
+    """
+    if name and unset:
+        raise usage_error("Pass a catalog or --unset, not both")
+    with exit_on_error():
+        path = config_path()
+        if not name and not unset:
+            found = read_default()
+            if found is None:
+                raise api.InvalidInputError(f"{path} has no default catalog")
+            print_result(output, found, {"default": found})
+            return
+        if name and name not in _read(path):
+            raise api.InvalidInputError(_no_catalog(name, _read(path)))
+        if name or read_default() is not None:
+            _change(path, partial(_edit_default, path, name=name or None))
+    text = f"{name} is the default catalog" if name else "no default catalog"
+    print_result(output, f"{text} in {path}", {"default": name or None})
+
+
+def _no_catalog(name: str, known: Iterable[str]) -> str:
+    text = f"The configuration file has no catalog '{name}'"
+    near = similar(name, known)
+    return f"{text}: did you mean '{near[0]}'?" if near else text
 
 
 def _parse_settings(name: str, settings: Sequence[str]) -> dict[str, str | None]:
@@ -235,8 +281,8 @@ def _is_empty(text: str) -> bool:
     return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 
-def _change(path: Path, catalog: str, properties: Mapping[str, str | None] | None) -> None:
-    """Set properties of a catalog, or add it; None removes a property, or the catalog.
+def _change(path: Path, edit: Callable[[str], str]) -> None:
+    """Edit the file's text.
 
     The file is replaced atomically, and afterwards only its owner can read it.
 
@@ -244,7 +290,7 @@ def _change(path: Path, catalog: str, properties: Mapping[str, str | None] | Non
         InvalidInputError: (13) it cannot be read or written.
     """
     try:
-        edited = _edit(path, _read_text(path), catalog, properties)
+        edited = edit(_read_text(path))
         # A symbolic link to the file is kept.
         _replace(path.resolve(), edited)
     except (OSError, UnicodeDecodeError) as error:
@@ -252,7 +298,41 @@ def _change(path: Path, catalog: str, properties: Mapping[str, str | None] | Non
         raise api.InvalidInputError(f"{path} cannot be changed: {reason}") from error
 
 
-def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | None] | None) -> str:
+def _edit_default(path: Path, text: str, *, name: str | None) -> str:
+    """Return the text with another default catalog, or with None."""
+    content: dict[str, Any] = {} if _is_empty(text) else yaml.safe_load(text)
+    wanted = {KEY: name, **{key: value for key, value in content.items() if key != KEY}}
+    expected = {key: value for key, value in wanted.items() if value is not None or key != KEY}
+    edited = _edit_default_line(text, name)
+    try:
+        if yaml.safe_load(edited) == expected:
+            return edited
+    except yaml.YAMLError:  # a line cannot be inserted into flow style, for example
+        pass
+    for problem in _parse(path, text).problems.values():
+        raise api.InvalidInputError(f"{path} cannot be changed before this is corrected: {problem}")
+    return yaml.safe_dump(expected, sort_keys=False, allow_unicode=True)
+
+
+def _edit_default_line(text: str, name: str | None) -> str:
+    root = yaml.compose(text, yaml.SafeLoader)
+    key, node = _find(root, KEY)
+    if key is None:
+        catalogs, _ = _find(root, "catalogs")
+        start = 0 if catalogs is None else catalogs.start_mark.index
+        return f"{text[:start]}{_line(KEY, name)}{text[start:]}"
+    if name is None:
+        return _remove_line(text, key.start_mark.index, node.end_mark.index)
+    return text[: node.start_mark.index] + _scalar(name) + text[node.end_mark.index :]
+
+
+def _edit(
+    path: Path, text: str, *, catalog: str, properties: Mapping[str, str | None] | None
+) -> str:
+    """Return the text with properties of a catalog set, or a catalog added.
+
+    None removes a property, or the catalog.
+    """
     before = _parse(path, text)
     expected = before.valid
     if properties is None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .default_catalog import take_default
 from .output import Verbosity, set_verbosity
 
 HELP_OPTIONS = ["--help", "-h"]
@@ -29,6 +30,7 @@ def prepare(command: Any) -> None:
     command.help = unwrap(command.help or "")
     if not command.context_settings.get("ignore_unknown_options"):
         command.params = [*command.params, *_verbosity_options()]
+    take_default(command)
     hide_flag_types(command)
 
 

@@ -249,3 +249,88 @@ def test_the_options_of_a_vendor_of_credentials_are_set(config: Path) -> None:
     assert not config.exists()
     run("config", "set", "prod", "impl=hive", "uri=thrift://h:1", "credentials.vendor=aws", role)
     assert "role_arn: arn:aws:iam::123456789012:role/lake" in config.read_text()
+
+
+# -- the default catalog ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.parametrize(
+    "text",
+    [
+        WITH_COMMENTS,
+        f"default: other\n{WITH_COMMENTS}",
+        "catalogs: {prod: {impl: hive, uri: 'thrift://a:1'}, other: {impl: glue}}",
+        "{default: other, catalogs: {prod: {impl: glue}, other: {impl: glue}}}",
+    ],
+    ids=["comments", "replaced", "flow", "flow replaced"],
+)
+def test_a_default_catalog_is_set_shown_and_unset(config: Path, text: str) -> None:
+    config.write_text(text)
+    before = yaml.safe_load(text)["catalogs"]
+    run("config", "default", "prod")
+    content = yaml.safe_load(config.read_text())
+    assert (content["default"], content["catalogs"]) == ("prod", before)
+    assert run("config", "default").stdout == "prod\n"
+    assert answer_of("config", "show")["default"] == "prod"
+    assert "default: prod" in run("config", "show").stdout.splitlines()
+    listed = {row["catalog"]: row for row in answer_of("catalogs", "list")["configured"]}
+    assert [name for name, row in listed.items() if row["default"]] == ["prod"]
+    run("config", "default", "--unset")
+    content = yaml.safe_load(config.read_text())
+    assert content == {"catalogs": before}
+    assert "has no default catalog" in run("config", "default", code=1).stderr
+
+
+def test_setting_a_default_keeps_comments(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    run("config", "default", "prod")
+    expected = WITH_COMMENTS.replace("catalogs:\n", "default: prod\ncatalogs:\n")
+    assert config.read_text() == expected
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    run("config", "default", "--unset")
+    assert config.read_text() == WITH_COMMENTS
+    run("config", "default", "prod")
+    run("config", "remove", "prod")
+    assert "default" not in yaml.safe_load(config.read_text())
+
+
+def test_a_default_that_is_not_configured_is_refused(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    error = run("config", "default", "prd", code=1).stderr
+    assert "has no catalog 'prd': did you mean 'prod'?" in error
+    run("config", "default", "prod", "--unset", code=2)
+    assert config.read_text() == WITH_COMMENTS
+
+
+def test_without_a_file_there_is_no_default(config: Path) -> None:
+    run("config", "default", code=1)
+    run("config", "default", "--unset")
+    assert not config.exists()
+
+
+@pytest.mark.spec("cli.md#which-catalog")
+def test_the_default_catalog_is_used_if_exactly_one_argument_is_missing(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    missing = run("table", "head", "sales.orders", code=2).stderr
+    assert "Missing argument" in missing
+    run("config", "set", "prod", "impl=dir", "root=/lake", "--unset", "uri", "--unset",
+        "catalog_levels")  # fmt: skip
+    run("config", "default", "prod")
+    for command in (
+        ["table", "list"],
+        ["table", "head", "sales.orders"],
+        ["table", "head", "-n", "3", "sales.orders"],
+        ["table", "rename", "sales.orders", "sales.old"],
+        ["table", "properties", "set", "sales.orders", "a=b"],
+        ["catalogs", "test"],
+    ):
+        # The commands refuse pylance's own directories, by name.
+        assert "'prod'" in run(*command, code=2).stderr, command
+    for command in (
+        ["table", "list", "nothing"],
+        ["table", "head", "nothing", "sales.orders"],
+        ["table", "rename", "nothing", "sales.orders", "sales.old"],
+    ):
+        assert "no catalog 'nothing'" in run(*command, code=1).stderr, command
+    assert "Missing argument" in run("table", "rename", "sales.orders", code=2).stderr

@@ -11,10 +11,13 @@ from lance_bridge.exit_codes import INTERRUPTED
 def main() -> None:
     """Run the command line. Ctrl-C always ends it without a traceback."""
     try:
-        _require_typer()
-        from .app import app  # noqa: PLC0415 - typer may be missing
+        from .streams import checked_streams  # noqa: PLC0415 - Ctrl-C may end the import
 
-        app()
+        with checked_streams():
+            _require_typer()
+            from .app import app  # noqa: PLC0415 - typer may be missing
+
+            app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

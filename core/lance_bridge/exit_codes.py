@@ -8,3 +8,6 @@ FOUND = 3
 """A command that looks for something found it."""
 INTERRUPTED = 130
 """Ctrl-C."""
+PIPE_CLOSED = 141
+"""The reader of standard output ended first, as ``head`` does: what a shell reports of a program
+that SIGPIPE ends."""

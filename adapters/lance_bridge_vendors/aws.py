@@ -5,6 +5,9 @@ S3-compatible stores whose STS has session policies, such as MinIO and Ceph, wor
 that does not grants all rights of the role.
 """
 
+# What the extra installs is imported when a vendor is made: options are also read without it.
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
 import hashlib

@@ -5,6 +5,9 @@ and a signature for the container would allow access to all tables in it. A sign
 file names, so a client that may write to a table can also create its versions.
 """
 
+# What the extra installs is imported when a vendor is made: options are also read without it.
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
 import threading

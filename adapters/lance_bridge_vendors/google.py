@@ -4,6 +4,9 @@ In a bucket with a hierarchical namespace, creating objects requires rights to f
 boundary does not include: use buckets without one for tables that are written to.
 """
 
+# What the extra installs is imported when a vendor is made: options are also read without it.
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
 import copy

@@ -71,6 +71,7 @@ MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A user who has a catalog `prod`, with tables in it and beside it."""
     monkeypatch.syspath_prepend(str(EXAMPLE / "src"))
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     prod = {

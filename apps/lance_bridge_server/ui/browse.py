@@ -19,6 +19,7 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge.names import UNAVAILABLE
 from lance_bridge_federated import FederatedNamespace
 
+from ..access.authorizer import AllowAll
 from ..access.permissions import RUN_DOCTOR
 from ..errors import STATUS_BY_CODE, error_headers, public_text
 from ..http.exchange import exchange_of
@@ -90,7 +91,9 @@ def _unavailable(answer: Any) -> dict[str, str]:
 
 _PAGE_SIZE = 100
 _MOST_NAMES = 20_000
-"""Tables that a page counts, filters and sorts."""
+"""Tables that a page counts and sorts, without an authorizer."""
+_MOST_CHECKED = 500
+"""Tables that a page counts and sorts if each has to be authorized; further pages check more."""
 _MOST_ENTRIES = 500
 """Tables of a namespace whose entries are all read, so that formats can be chosen and sorted by."""
 
@@ -150,9 +153,15 @@ async def _list_namespaces(ui: UiRequest, path: Sequence[str]) -> Result[Any]:
 
 
 async def _list_tables(ui: UiRequest, path: Sequence[str]) -> Result[Any]:
-    """Return the names of the tables of all formats that the principal sees."""
-    fields = {"id": list(path), "limit": _MOST_NAMES}
+    """Return the names of the tables of all formats that the principal sees, or the first ones."""
+    fields = {"id": list(path), "limit": _most_names(ui)}
     return await ui.attempt("list_tables", fields, method=ui.caches.table_names.list_tables)
+
+
+def _most_names(ui: UiRequest) -> int:
+    if isinstance(ui.gateway.authorizer, AllowAll):
+        return _MOST_NAMES
+    return max(_MOST_CHECKED, TableChoice.of(ui).page * _PAGE_SIZE + 1)
 
 
 async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
@@ -280,6 +289,8 @@ class TableListing:
     all: int = 0
     """How many tables there are."""
     is_cut: bool = False
+    """Whether more tables match than were counted."""
+    has_more: bool = False
     """Whether there are more tables than were counted."""
     formats: list[str] = field(default_factory=list)
     """The formats of all tables; empty if only those of the page are known."""
@@ -307,7 +318,7 @@ class TableListing:
 
     def heading(self, column: str) -> tuple[str, str]:
         """Return the address of the page sorted by a column, or "", and its ``aria-sort``."""
-        can_sort = column == "name" or self.formats
+        can_sort = self.formats or (column == "name" and not self.is_cut)
         link = self.choice.sorted_by(column).address if can_sort else ""
         return link, self.choice.order_of(column)
 
@@ -321,7 +332,13 @@ async def load_tables(ui: UiRequest, answer: Any) -> TableListing:
     choice, names = TableChoice.of(ui), sorted(set(answer.tables))
     if len(names) <= _MOST_ENTRIES and not answer.page_token:
         return await _load_few(ui, choice, names)
-    return await _load_many(ui, choice, names, is_cut=bool(answer.page_token))
+    found, count = answer, len(names)
+    if answer.page_token and choice.word:
+        method = partial(ui.caches.table_names.list_tables, word=choice.word)
+        fields = {"id": choice.path, "limit": _most_names(ui)}
+        found = await ui.call("list_tables", fields, method=method)
+    listing = await _load_many(ui, choice, sorted(set(found.tables)), is_cut=bool(found.page_token))
+    return replace(listing, all=count, has_more=bool(answer.page_token))
 
 
 async def _load_few(ui: UiRequest, choice: TableChoice, names: list[str]) -> TableListing:
@@ -340,9 +357,10 @@ async def _load_many(
     ui: UiRequest, choice: TableChoice, names: list[str], *, is_cut: bool
 ) -> TableListing:
     """Return the page of a namespace of which only the entries on the page are read."""
-    choice = replace(choice, format="", sort="-name" if choice.sort == "-name" else "name")
+    is_down = choice.sort == "-name" and not is_cut
+    choice = replace(choice, format="", sort="-name" if is_down else "name")
     found = [name for name in names if choice.takes_name(name)]
-    if choice.sort == "-name":
+    if is_down:
         found.reverse()
     wanted = choice.cut(found)
     entries = await _entries(ui, choice.path, wanted, all_at_once=False)

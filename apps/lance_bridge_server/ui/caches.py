@@ -73,14 +73,22 @@ class TableNames:
         self._kept: weakref.WeakKeyDictionary[Any, OrderedDict[Path, _CachedNames]]
         self._kept = weakref.WeakKeyDictionary()
 
-    def list_tables(self, namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
-        """Return a page of tables of all formats. Raises what the listing of the API raises."""
+    def list_tables(
+        self, namespace: LanceNamespace, request: Any, word: str = ""
+    ) -> api.ListTablesResponse:
+        """Return a page of tables of all formats. Raises what the listing of the API raises.
+
+        Args:
+            word: Only tables whose names contain it; catalogs of other libraries return all.
+        """
         names = list(request.id or ())
         child, inner = catalog_at(namespace, names)
         if not isinstance(child, LanceBridgeNamespace):
             return namespace.list_tables(request)
         page = PageRequest.parse(f"tables of {names}", request.limit, request.page_token)
         found = self._names(child, child.namespace_path(inner, of_tables=True))
+        if word:
+            found = [each for each in found if word.casefold() in each.casefold()]
         start = bisect_right(found, page.after[0]) if page.after else 0
         end = len(found) if page.limit is None else start + page.limit
         token = encode_token(page.scope, (found[end - 1],)) if end < len(found) else None

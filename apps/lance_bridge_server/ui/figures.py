@@ -159,7 +159,7 @@ def _figures_of(
             ui.http, operation, {"id": [*path, name]}, _same, method=ui.caches.summaries.read
         )
     except TableNotWrittenError:
-        return {"problem": "The table is declared and has no data yet"}
+        return {"problem": "declared, no data yet"}
     except LanceNamespaceError as error:
         return {"problem": error_text(error)}
     return figures_of(summary)

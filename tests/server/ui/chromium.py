@@ -186,7 +186,10 @@ def _catalogs(directory: Path) -> dict[str, Any]:
         (("hostile", "other"), (HOSTILE, "id"), properties),
     ):
         fields = [{"name": name, "type": "string"} for name in names]
-        schema = {"spark.sql.sources.schema": json.dumps({"fields": fields})}
+        schema = {
+            "spark.sql.sources.schema": json.dumps({"fields": fields}),
+            "spark.sql.sources.provider": "parquet",
+        }
         server.tables[path] = TableRecord(
             path, f"s3://lake/{path[1]}", {**schema, **owner}, "EXTERNAL_TABLE"
         )

@@ -139,8 +139,14 @@ def test_of_many_tables_only_the_entries_of_the_page_are_read(
 def test_more_tables_than_are_counted_are_said_to_be_more(
     get: GetPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(browse, "_MOST_NAMES", 120)
-    assert "1\N{EN DASH}100 of 120+ tables" in get("/ui/namespace/many/db").text
+    monkeypatch.setattr(browse, "_MOST_CHECKED", 50)
+    page = get("/ui/namespace/many/db", sort="-name")
+    assert "1\N{EN DASH}100 of 101+ tables" in page.text
+    assert _names(page)[0] == "t000"  # the last ones are not known
+    assert f"101\N{EN DASH}{TABLES} of {TABLES} tables" in get(page.links["Next page"]).text
+    found = get("/ui/namespace/many/db", name="T12")
+    assert _names(found) == [f"t12{i}" for i in range(10)]
+    assert "1\N{EN DASH}10 of 10 tables, 101+ in the namespace" in found.text
 
 
 def test_hidden_tables_are_neither_listed_nor_counted(visit_as: Any) -> None:
@@ -174,7 +180,7 @@ def test_a_page_asks_for_the_figures_of_its_lance_tables(visit_as: Any) -> None:
 
 def test_a_table_without_figures_says_why(visit_as: Any) -> None:
     found = _figures(visit_as, "declared", "absent", "orders")
-    assert found["declared"] == {"problem": "The table is declared and has no data yet"}
+    assert found["declared"] == {"problem": "declared, no data yet"}
     assert "not found" in found["absent"]["problem"].lower()
     assert "not a Lance table" in found["orders"]["problem"]
 

@@ -292,6 +292,28 @@ def check_columns_are_added_renamed_retyped_commented_and_dropped(db: Database) 
     assert db.spark.table(table).columns == ["id", "place"]
 
 
+def check_fields_of_structs_in_lists_are_added_renamed_and_dropped(db: Database) -> None:
+    inner = "ARRAY<STRUCT<x: INT>>"
+    table = db.made("nested", f"(id INT, st STRUCT<b: {inner}>, m MAP<STRING, STRUCT<x: INT>>)")
+    db.sql(
+        f"INSERT INTO {table} VALUES "
+        "(1, named_struct('b', array(named_struct('x', 7))), map('k', named_struct('x', 8)))"
+    )
+    db.sql(f"ALTER TABLE {table} ADD COLUMN st.b.element.z STRING")
+    assert db.columns(table)[1][1] == "struct<b:array<struct<x:int,z:string>>>"
+    assert db.rows(f"SELECT st.b[0].x, st.b[0].z, st.b.z FROM {table}") == [(7, None, [None])]
+    value = "transform(st.b, e -> named_struct('x', e.x, 'z', 'new'))"
+    db.sql(f"UPDATE {table} SET st.b = {value} WHERE id = 1")
+    assert db.rows(f"SELECT st.b[0].x, st.b[0].z FROM {table}") == [(7, "new")]
+    db.sql(f"ALTER TABLE {table} RENAME COLUMN st.b.element.x TO y")
+    db.sql(f"ALTER TABLE {table} DROP COLUMN st.b.element.z")
+    assert db.rows(f"SELECT st.b FROM {table}") == [([(7,)],)]
+    assert db.columns(table)[1][1] == "struct<b:array<struct<y:int>>>"
+    db.fails(f"ALTER TABLE {table} ADD COLUMN m.value.z INT", "inside the map 'm'")
+    db.fails(f"ALTER TABLE {table} ADD COLUMN st.b.z INT", "st", "b")
+    assert db.rows(f"SELECT m['k'].x FROM {table}") == [(8,)]
+
+
 def check_dataframes_are_written_by_name(db: Database) -> None:
     table = db.fresh("by_dataframe")
     frame = db.spark.range(3)

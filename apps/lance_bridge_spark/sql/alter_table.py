@@ -7,7 +7,11 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from lance_namespace.errors import TableColumnNotFoundError, TableSchemaValidationError
+from lance_namespace.errors import (
+    TableColumnNotFoundError,
+    TableSchemaValidationError,
+    UnsupportedOperationError,
+)
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, UpdateFieldMetadataEntry
 
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, TABLE_TYPE
@@ -51,6 +55,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     changes: Sequence[Change] = args["changes"]
     for change in changes:
         _refuse_impossible(table, change)
+    changes = _with_names_of_lance(table, changes)
     if args.get("evolves"):
         _refuse_narrowing(table, changes)
     for step, same in groupby(changes, key=lambda change: _STEPS[change["kind"]]):
@@ -97,6 +102,60 @@ def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
             )
 
 
+# -- fields inside columns -------------------------------------------------------------------------
+
+_IN_LISTS = ("add_column", "drop_column", "rename_column", "update_comment")
+"""The changes that Lance can make of fields of structs in lists."""
+
+
+def _with_names_of_lance(table: Table, changes: Sequence[Change]) -> Sequence[Change]:
+    """Return changes of fields by the names of Lance: Spark calls the items of a list ``element``.
+
+    Raises:
+        UnsupportedOperationError: (0) a field is in a map or vectors, or in a list in which Lance
+            cannot make the change.
+    """
+    if all(len(change.get("field", ())) < 2 for change in changes):
+        return changes
+    schema = table.open().schema
+    return [
+        {**change, "field": _names_of_lance(schema, change)} if "field" in change else change
+        for change in changes
+    ]
+
+
+def _names_of_lance(schema: pa.Schema, change: Change) -> list[str]:
+    names = list[str]()
+    dtype = pa.struct(list(schema))
+    for depth, name in enumerate(change["field"], 1):
+        if pa.types.is_struct(dtype):
+            names.append(name)
+            # A field that does not exist is refused later, by its name.
+            dtype = dtype.field(name).type if dtype.get_field_index(name) >= 0 else pa.null()
+        elif _has_items(dtype) and change["kind"] in _IN_LISTS and depth < len(change["field"]):
+            names.append(dtype.value_field.name)
+            dtype = dtype.value_type
+        elif pa.types.is_nested(dtype):
+            raise _not_inside(dtype, change["field"], depth - 1)
+        else:
+            names.append(name)
+    return names
+
+
+def _has_items(dtype: pa.DataType) -> bool:
+    """Return whether a type is that of lists of any length, whose structs Lance can change."""
+    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype))
+
+
+def _not_inside(dtype: pa.DataType, field: Sequence[str], depth: int) -> UnsupportedOperationError:
+    what = "map" if pa.types.is_map(dtype) else "list" if _has_items(dtype) else "vector"
+    return unsupported(
+        f"Lance cannot make this change of '{canonical(field)}' inside the {what} "
+        f"'{canonical(field[:depth])}': add a column of the type that you need, fill it with "
+        f"UPDATE, and drop '{field[0]}'"
+    )
+
+
 # -- columns -------------------------------------------------------------------------------------
 
 
@@ -107,7 +166,7 @@ def _add_columns(table: Table, changes: Sequence[Change]) -> None:
     for change in changes:
         *parents, name = change["field"]
         _require_new(table, tuple(parents), name, _names_in(dataset, table, tuple(parents)))
-        fields.append(_nest(parents, _new_field(change)))
+        fields.append(_nest(dataset.schema, parents, _new_field(change)))
     if len({field.name for field in fields}) < len(fields):
         # Lance takes one new field of a struct at a time.
         for change in changes:
@@ -132,12 +191,10 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
 
 
 def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
-    """Return the type of a field; for a field inside a list or map, that of the list or map."""
-    dtype = dataset.schema.field(segments[0]).type
-    for name in segments[1:]:
-        if not pa.types.is_struct(dtype):
-            return dtype
-        dtype = dtype.field(name).type
+    """Return the type of a field, by the names of Lance."""
+    dtype = pa.struct(list(dataset.schema))
+    for name in segments:
+        dtype = dtype.value_type if _has_items(dtype) else dtype.field(name).type
     return dtype
 
 
@@ -156,10 +213,19 @@ def _new_field(change: Change) -> pa.Field:
     return pa.field(change["field"][-1], dtype, metadata={COMMENT: comment} if comment else None)
 
 
-def _nest(parents: Sequence[str], field: pa.Field) -> pa.Field:
-    for parent in reversed(parents):
-        field = pa.field(parent, pa.struct([field]))
-    return field
+def _nest(schema: pa.Schema, parents: Sequence[str], field: pa.Field) -> pa.Field:
+    """Return a column with only a new field, in the structs and lists that it will be in."""
+    return _with_only(field, pa.struct(list(schema)), parents).field(0)
+
+
+def _with_only(field: pa.Field, dtype: pa.DataType, parents: Sequence[str]) -> pa.DataType:
+    if not parents:
+        return pa.struct([field])
+    if _has_items(dtype):
+        item = pa.field(dtype.value_field.name, _with_only(field, dtype.value_type, parents[1:]))
+        return pa.large_list(item) if pa.types.is_large_list(dtype) else pa.list_(item)
+    inner = dtype.field(parents[0]).type
+    return pa.struct([pa.field(parents[0], _with_only(field, inner, parents[1:]))])
 
 
 def _drop_columns(table: Table, changes: Sequence[Change]) -> None:

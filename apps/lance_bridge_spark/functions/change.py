@@ -28,8 +28,10 @@ from lance_bridge import blobs
 from lance_bridge.dataset import BATCH_BYTES, field_ids, row_bytes
 from lance_bridge.errors import invalid, translate_lance_errors
 
+from ..jobs.tasks import task_failures
 from ..schemas import ROW_ADDRESS, ROW_ID
 from ..source import conversion
+from ..source.worker_calls import spark_call
 from ..source.writer import NO_FRAGMENT, Commit, Target, fragments_to_guard
 
 if TYPE_CHECKING:
@@ -170,7 +172,8 @@ def _run(table: Snapshot, plan: Plan) -> Outcome:
         rows = rows.sortWithinPartitions(ACTION, ROW_ID)
     sent = rows.mapInArrow(partial(write_rows, job), SENT)
     by_fragment = sent.repartition("fragment").sortWithinPartitions("fragment")
-    done = by_fragment.mapInArrow(partial(delete_rows, job), DONE).collect()
+    with task_failures(f"Table '{table.name}' is not changed"):
+        done = by_fragment.mapInArrow(partial(delete_rows, job), DONE).collect()
     return _collect_outcome(
         table, plan, [(row["fragment"], json.loads(row["body"])) for row in done]
     )
@@ -346,7 +349,8 @@ class Pieces:
 
 def write_rows(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the new rows of a task, and yield the offsets of the old rows that they replace."""
-    return Writing(job).run(batches)
+    with spark_call():
+        yield from Writing(job).run(batches)
 
 
 @dataclass
@@ -535,10 +539,11 @@ def _bytes(offsets: list[np.ndarray[Any, Any]]) -> bytes:
 def delete_rows(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Mark rows deleted, fragment by fragment: the input is sorted by fragment."""
     deleting = Deleting(job)
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield from deleting.take(row)
-    yield from deleting.finish()
+    with spark_call():
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from deleting.take(row)
+        yield from deleting.finish()
 
 
 class Deleting:

@@ -33,6 +33,7 @@ from ..lookup import find_table
 from ..schemas import ROW_ADDRESS, ROW_ID, batch_schema, require_writable, spark_schema
 from ..source.conversion import spread, to_lance, to_spark
 from ..source.memory import scan_memory
+from ..source.worker_calls import spark_call
 from .tasks import (
     RESULTS_DDL,
     Phases,
@@ -219,9 +220,10 @@ class Reading:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in batches:
-            for number in each.column(0).to_pylist():
-                yield from self._rows(number)
+        with spark_call():
+            for each in batches:
+                for number in each.column(0).to_pylist():
+                    yield from self._rows(number)
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
         for batch in self.plan.batches(self.fragments[number]):

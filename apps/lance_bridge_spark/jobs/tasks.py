@@ -21,11 +21,21 @@ from lance_namespace.errors import (
     LanceNamespaceError,
     ServiceUnavailableError,
     TableColumnNotFoundError,
+    from_error_code,
 )
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from lance_bridge.dataset_versions import find_commit, transaction_at
-from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError, first_line, invalid, is_refusal
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    OutcomeUnknownError,
+    first_line,
+    invalid,
+    is_refusal,
+)
+
+from ..source.worker_calls import error_of_task, spark_call
 
 if TYPE_CHECKING:
     from ..source.writer import Target
@@ -65,17 +75,22 @@ class Work:
 
 
 def run_task(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
-    """Run a task. Return an error that a retry would not fix, and raise all others."""
-    try:
-        return work(task)
-    except ServiceUnavailableError:
-        raise
-    except LanceNamespaceError as error:
-        return Refused(error)
-    except LANCE_ERRORS as error:
-        if not is_refusal(error):
+    """Run a task. Return an error that a retry would not fix, and raise all others.
+
+    Raises:
+        LanceError: The storage or Lance failed.
+    """
+    with spark_call():
+        try:
+            return work(task)
+        except ServiceUnavailableError:
             raise
-        return Refused(invalid(first_line(error)))
+        except LanceNamespaceError as error:
+            return Refused(error)
+        except LANCE_ERRORS as error:
+            if not is_refusal(error):
+                raise
+            return Refused(invalid(first_line(error)))
 
 
 def result_row(number: int, result: Any) -> pa.RecordBatch:
@@ -143,19 +158,38 @@ def write_rows(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 @contextmanager
-def spark_failures(what: str) -> Iterator[None]:
-    """Translate Spark's failures: those of an expression or its rows, and all others.
+def task_failures(what: str) -> Iterator[None]:
+    """Raise the Lance error of a task, of which Spark passes on the text, and no other failure.
 
     Raises:
+        LanceNamespaceError: The error of a task, with ``what`` before its message.
+        ServiceUnavailableError: (17) a Python worker ended.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        found = error_of_task(_text_of(error))
+        if found is None:
+            raise
+        raise from_error_code(int(found.code), f"{what}: {found}") from error
+
+
+@contextmanager
+def spark_failures(what: str) -> Iterator[None]:
+    """Translate Spark's failures: those of tasks, of an expression or its rows, and all others.
+
+    Raises:
+        LanceNamespaceError: What `task_failures` raises.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)
         ServiceUnavailableError: (17)
     """
     try:
-        yield
-    except PySparkException as error:
-        state = error.getSqlState() or ""
-        message = f"{what}: {_summarize(error)}"
+        with task_failures(what):
+            yield
+    except (PySparkException, Py4JJavaError) as error:
+        state = (error.getSqlState() if isinstance(error, PySparkException) else None) or ""
+        message = f"{what}: {_summarize(_text_of(error))}"
         if state == _NO_SUCH_COLUMN:
             raise TableColumnNotFoundError(message) from error
         if isinstance(error, AnalysisException) or state.startswith(_REQUEST_ERRORS):
@@ -163,13 +197,20 @@ def spark_failures(what: str) -> Iterator[None]:
         raise ServiceUnavailableError(message) from error
 
 
-def _summarize(error: PySparkException) -> str:
+def _text_of(error: PySparkException | Py4JJavaError) -> str:
+    """Return the text of Spark's own error; PySpark has no class for some of them."""
+    if isinstance(error, PySparkException):
+        return str(error)
+    return str(error.java_exception.toString())
+
+
+def _summarize(text: str) -> str:
     """Return the main line of a Spark error; for a Python task, the last error of its traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     trace = [line for line in lines if not line.startswith(("at ", "File ", "JVM", "..."))]
     if any(line.startswith("Traceback") for line in lines):
         own = [line for line in trace if ": " in line and "Error" in line.split(": ", 1)[0]]
-        return (own or trace)[-1][:300]
+        return first_line((own or trace)[-1].removeprefix("OSError: "))
     return (trace or ["Spark gave no reason"])[0][:300]
 
 

@@ -241,6 +241,8 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _read(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return _cast(array, field.type)
+    except MemoryError:
+        raise  # one of Arrow's errors, and not about the values
     except pa.ArrowException as error:
         raise invalid(f"Column '{field.name}' cannot be read: {first_line(error)}") from error
 
@@ -325,6 +327,8 @@ def to_lance(array: pa.Array, field: pa.Field) -> pa.Array:
         raise invalid(f"Column '{field.name}' must not be null, and is in some rows")
     try:
         return align(_convert(array, field.type, field.name))
+    except MemoryError:
+        raise  # one of Arrow's errors, and not about the values
     except pa.ArrowException as error:
         raise invalid(f"Column '{field.name}' cannot be stored: {first_line(error)}") from error
 

@@ -19,11 +19,14 @@ from typing import Any
 
 import pyarrow as pa
 from lance_namespace.errors import (
+    ErrorCode,
     InternalError,
     InvalidInputError,
     LanceNamespaceError,
+    ServiceUnavailableError,
     TableSchemaValidationError,
     UnsupportedOperationError,
+    from_error_code,
 )
 from pyspark.errors import PySparkException, PySparkRuntimeError, PySparkValueError
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader
@@ -53,8 +56,37 @@ def spark_error(error: LanceNamespaceError) -> PySparkException:
 
 def condition(error: LanceNamespaceError) -> str:
     """Return the name of an error in the style of Spark's conditions: LANCE_TABLE_NOT_FOUND."""
-    name = type(error).__name__.removesuffix("Error")
+    return _condition_of(int(error.code))
+
+
+@cache
+def _condition_of(code: int) -> str:
+    name = type(from_error_code(code, "")).__name__.removesuffix("Error")
     return "LANCE_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+
+
+_IN_TEXT = re.compile(r"Lance(?:Value)?Error: \[(LANCE_[A-Z_]+)\] ([^\n]+)")
+"""An error that `spark_error` made. The Java part has the same expression, in `LanceException`."""
+_WORKER_ENDED = "Python worker exited unexpectedly"
+"""What Spark says of a worker that was killed."""
+
+
+def error_of_task(text: str) -> LanceNamespaceError | None:
+    """Return the error of a task in the text of Spark's own error, or None if it is another one.
+
+    Spark sends an error of a Python worker to the driver as text. A worker that ended without one
+    is ServiceUnavailable (17).
+    """
+    found = _IN_TEXT.search(text)
+    if found is not None:
+        code = next((each for each in ErrorCode if _condition_of(each) == found[1]), None)
+        return from_error_code(ErrorCode.INTERNAL if code is None else code, found[2])
+    if _WORKER_ENDED in text:
+        return ServiceUnavailableError(
+            "a Python worker ended, perhaps for lack of memory: give executors more "
+            "(spark.executor.memoryOverhead), or use more and smaller tasks"
+        )
+    return None
 
 
 def error_fields(error: Exception) -> dict[str, Any]:
@@ -76,13 +108,34 @@ def spark_call() -> Iterator[None]:
 
     Raises:
         LanceValueError: For codes 0, 13 and 20.
-        LanceError: For all others.
+        LanceError: For all others, and if there is no memory left.
     """
     try:
         yield
     except LanceNamespaceError as error:
+        _hide_traceback()
         raise spark_error(error) from error
+    except MemoryError as error:
+        _hide_traceback()
+        raise spark_error(ServiceUnavailableError(_NO_MEMORY)) from error
     _freeze_imports()
+
+
+_NO_MEMORY = (
+    "Python has no memory left: give executors more (spark.executor.memoryOverhead, or "
+    "spark.executor.pyspark.memory if it is set), or use more and smaller tasks"
+)
+_HIDES_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""The variable with which a worker of PySpark sends the text of an error without its traceback."""
+
+
+def _hide_traceback() -> None:
+    """Have a worker of Spark send the error that is about to be raised without its traceback.
+
+    The error says what is wrong. A worker exits when it has sent an error, so this hides no other.
+    """
+    if _MODULE_OF_WORKERS in sys.modules:
+        os.environ[_HIDES_TRACEBACK] = "1"
 
 
 @cache

@@ -34,6 +34,7 @@ from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
     concurrent_modification,
+    display,
     first_line,
     invalid,
     translate_lance_errors,
@@ -461,7 +462,8 @@ def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> Non
     place = locations.for_lance(stage.location)
     if locations.is_local(place):
         # Without rows, no task has created the directory.
-        Path(place).mkdir(parents=True, exist_ok=True)
+        with translate_lance_errors(f"The directory of table '{display(stage.table)}' is not made"):
+            Path(place).mkdir(parents=True, exist_ok=True)
     files = table_of(catalog, stage).files(write=True)
     files.put_over(stage.file, json.dumps(list(fragments)).encode())
 

@@ -35,13 +35,16 @@ final class ColumnarTasks implements Batch {
   /** Return whether to use these tasks: by the setting, or by whether executors meet their requirements. */
   static boolean areChosen() {
     Optional<Boolean> chosen = ServiceSettings.columnar();
-    SparkContext context = SparkSession.active().sparkContext();
     boolean hasUnixSockets = java.io.File.separatorChar == '/';
-    return chosen.orElseGet(() -> hasUnixSockets && (context.isLocal() || executorsHaveJar(context)));
+    return chosen.orElseGet(() -> hasUnixSockets && executorsHaveJar());
   }
 
   /** Return whether executors have this jar; on YARN, and on their own class path, only settings show it. */
-  private static boolean executorsHaveJar(SparkContext context) {
+  static boolean executorsHaveJar() {
+    SparkContext context = SparkSession.active().sparkContext();
+    if (context.isLocal()) {
+      return true;
+    }
     String location = ColumnarTasks.class.getProtectionDomain().getCodeSource().getLocation().getPath();
     String jar = location.substring(location.lastIndexOf('/') + 1);
     Set<String> urls = CollectionConverters.asJava(JobArtifactSet.getActiveOrDefault(context).jars()).keySet();

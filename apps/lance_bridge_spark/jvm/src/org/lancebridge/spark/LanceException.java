@@ -1,6 +1,8 @@
 package org.lancebridge.spark;
 
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.AnalysisException;
@@ -51,6 +53,11 @@ final class LanceException extends AnalysisException {
       Map.entry(22, new String[] {"LANCE_TABLE_BRANCH_NOT_FOUND", "42704"}),
       Map.entry(23, new String[] {"LANCE_TABLE_BRANCH_ALREADY_EXISTS", "42710"}));
 
+  /** What an error of the data source in Python looks like, as its module `worker_calls` writes it. */
+  private static final Pattern IN_PYTHON = Pattern.compile("Lance(?:Value)?Error: \\[(LANCE_[A-Z_]+)\\] ([^\\n]+)");
+  /** What Spark says of a worker that was killed. */
+  private static final String KILLED = "Python worker exited unexpectedly";
+
   private final int code;
 
   LanceException(int code, String message) {
@@ -66,6 +73,31 @@ final class LanceException extends AnalysisException {
         Option.apply(conditionOf(code)[1]),
         Option.empty());
     this.code = code;
+  }
+
+  /**
+   * Throw an error of a Python worker that writes: as that of Lance if its text has one, otherwise unchanged. The
+   * return type lets callers write {@code throw}.
+   */
+  static RuntimeException ofWrite(Throwable thrown, String table) {
+    for (Throwable each = thrown; each != null; each = each.getCause()) {
+      String text = String.valueOf(each.getMessage());
+      Matcher error = IN_PYTHON.matcher(text);
+      if (error.find()) {
+        throw new LanceException(codeOf(error.group(1)), error.group(2)).unchecked();
+      }
+      if (text.contains(KILLED)) {
+        throw unavailable(
+            "A Python worker of a task that writes table " + table + " ended, perhaps for lack of memory: give executors "
+                + "more (spark.executor.memoryOverhead), or write with more and smaller tasks");
+      }
+    }
+    throw LanceException.<RuntimeException>hurl(thrown);
+  }
+
+  private static int codeOf(String condition) {
+    return CONDITIONS.entrySet().stream()
+        .filter(entry -> entry.getValue()[0].equals(condition)).map(Map.Entry::getKey).findFirst().orElse(INTERNAL);
   }
 
   private static String[] conditionOf(int code) {

@@ -100,7 +100,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
         (SupportsWrite) new ServiceProvider(service).getTable(info.schema(), new Transform[0], options);
     WriteBuilder builder = sink.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
     Write write = (truncates ? ((SupportsTruncate) builder).truncate() : builder).build();
-    return OrderedWrite.of(write, name, info.schema(), properties);
+    return OrderedWrite.of(new LanceWrite(write, name), name, info.schema(), properties);
   }
 
   /** Make concurrent changes a conflict if the new rows are computed from the old ones: none may be lost. */

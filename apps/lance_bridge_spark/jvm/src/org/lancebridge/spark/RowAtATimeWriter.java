@@ -11,6 +11,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -110,6 +111,9 @@ final class RowAtATimeWriter implements DataWriter<InternalRow> {
 
   private void check() throws IOException {
     if (failure != null) {
+      if (failure instanceof AnalysisException) {
+        throw LanceException.<RuntimeException>hurl(failure); // an error of Lance, with its condition
+      }
       throw new IOException("The Python writer failed: " + failure.getMessage(), failure);
     }
   }

@@ -15,6 +15,7 @@ public final class LanceFunctions implements Function1<SparkSessionExtensions, B
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectTableFunction(new Tuple3<>(SearchFunction.NAME, SearchFunction.INFO, SearchFunction::plan));
+    extensions.injectPlannerStrategy(session -> new ViewStatements());
     return BoxedUnit.UNIT;
   }
 
@@ -22,11 +23,12 @@ public final class LanceFunctions implements Function1<SparkSessionExtensions, B
   static void register() {
     Option<SparkSession> active = SparkSession.getActiveSession();
     if (active.isDefined()) {
+      var session = (org.apache.spark.sql.classic.SparkSession) active.get();
       SparkSessionExtensions extensions = new SparkSessionExtensions();
       new LanceFunctions().apply(extensions);
       // The names in a registry differ between releases; the extensions use the right ones.
-      extensions.registerTableFunctions(
-          ((org.apache.spark.sql.classic.SparkSession) active.get()).sessionState().tableFunctionRegistry());
+      extensions.registerTableFunctions(session.sessionState().tableFunctionRegistry());
+      ViewStatements.addTo(session);
     }
   }
 }

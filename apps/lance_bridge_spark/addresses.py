@@ -35,6 +35,8 @@ _OURS = "lance."
 """What settings of the session catalog begin with that are not its delegate's."""
 _DELEGATE = "delegate"
 """The one of these that names another class, and is no property of a catalog."""
+LEFT_OUT = "left_out"
+"""The property that names the secrets that a catalog was registered with, in a session without."""
 _LEAST_SECONDS = 300.0
 """A task fetches new credentials if those it gets expire sooner than this."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
@@ -59,6 +61,12 @@ class CatalogAddress:
         """
         from lance_bridge.registry import require_lance_bridge  # noqa: PLC0415 - see the top
 
+        if LEFT_OUT in self.properties:
+            raise invalid(
+                f"Catalog '{self.name}' was registered in an earlier session with secrets "
+                f"({self.properties[LEFT_OUT]}), which this one does not have: call "
+                "lance_bridge_spark.register(spark)"
+            )
         namespace = _connect_once(self.name, tuple(sorted(self.properties.items())))
         return require_lance_bridge(namespace, self.name, "Give Spark the location of its table")
 
@@ -187,6 +195,14 @@ class _RenewalNamespace(LanceNamespace):
 
 # -- names in Spark -------------------------------------------------------------------------------
 
+REGISTERED: dict[str, CatalogAddress] = {}
+"""The catalogs that classic sessions of this process have registered, by name."""
+
+
+def is_remote(spark: Any) -> bool:
+    """Return whether a session is that of a Spark Connect client."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
     """Return our catalogs that a session's settings declare, by name."""
@@ -256,12 +272,11 @@ def with_session_catalog(parts: list[str], known: Mapping[str, CatalogAddress]) 
     return [SESSION_CATALOG, *parts]
 
 
-def find_catalog(name: str, known: Mapping[str, CatalogAddress], then: str = "") -> CatalogAddress:
+def find_catalog(name: str, known: Mapping[str, CatalogAddress]) -> CatalogAddress:
     """Return a catalog of a session, or of the configuration file.
 
     Args:
         known: The session's catalogs, by name.
-        then: What else a caller must do with the settings of a catalog, for the message.
 
     Raises:
         InvalidInputError: (13) there is no such catalog.
@@ -271,8 +286,15 @@ def find_catalog(name: str, known: Mapping[str, CatalogAddress], then: str = "")
     configured = named_catalogs()
     if name in configured:
         return CatalogAddress(name)
+    if name in REGISTERED:
+        raise invalid(
+            f"Catalog '{name}' was registered in another session, and this one began earlier: call "
+            "lance_bridge_spark.register(spark) for this one, too"
+        )
     choices = ", ".join(sorted({*known, *configured})) or "none"
     raise invalid(
-        f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties{then}"
-        f", or add it to the configuration file; known catalogs: {choices}"
+        f"There is no catalog '{name}' in this session: call lance_bridge_spark.register(spark) if "
+        "another session of this program has registered it, or else lance_bridge_spark.register("
+        f"spark, {{'{name}': {{'impl': …}}}}) with its properties, or add it to the configuration "
+        f"file; known catalogs: {choices}"
     )

@@ -37,7 +37,7 @@ def warn_of_secrets(prefix: str, catalogs: Mapping[str, Mapping[str, str]]) -> N
         prefix: The prefix of the settings of catalogs.
     """
     for name, properties in catalogs.items():
-        secret = _find_secret_check(properties.get("impl", ""))
+        secret = find_secret_check(properties.get("impl", ""))
         keys = [f"{prefix}{name}.{key}" for key in sorted(properties) if secret(key)]
         if keys:
             _warn_once(
@@ -47,7 +47,7 @@ def warn_of_secrets(prefix: str, catalogs: Mapping[str, Mapping[str, str]]) -> N
             )
 
 
-def _find_secret_check(impl: str) -> Callable[[str], bool]:
+def find_secret_check(impl: str) -> Callable[[str], bool]:
     """Return the function that tells secret properties of a catalog from others."""
     try:
         cls = implementation(impl)

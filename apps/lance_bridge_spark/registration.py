@@ -14,24 +14,30 @@ from . import jar
 from .addresses import (
     CATALOG_CLASS,
     CATALOG_SETTINGS,
+    LEFT_OUT,
     SESSION_CATALOG,
     SESSION_CATALOG_CLASS,
     catalogs_of,
+    is_remote,
     setting,
 )
 from .environment import check_executors, check_python
 from .jar import JAR_NAME
 from .jobs.engine import SparkEngine
 from .redaction import set_patterns, warn_of_secrets, with_patterns
+from .sessions import (
+    CATALOGS_EXTENSION,
+    EXTENSIONS,
+    FUNCTIONS_EXTENSION,
+    JARS,
+    add_to_class_path,
+    add_to_running_jvm,
+    append_name,
+    registered_elsewhere,
+    share,
+)
 from .source import with_catalogs
 from .source.memory import scan_memory
-
-_JARS = "spark.jars"
-_EXTENSIONS = "spark.sql.extensions"
-_FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
-"""The extension that registers the SQL functions in every session, with or without a catalog."""
-_CATALOGS = "org.lancebridge.spark.LanceExtensions"
-"""The extension with which the data source also finds the session catalog without `register`."""
 
 Catalogs = Mapping[str, Mapping[str, str]]
 
@@ -40,8 +46,12 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     """Register Lance catalogs with a Spark session, including a Spark Connect session.
 
     These are the catalogs that the session's settings declare (``spark.sql.catalog.<name>.impl``
-    and its properties) and those given here. Call it again to add catalogs; in SQL, a registered
-    catalog keeps the properties that it was registered with.
+    and its properties), those given here, and those that this program has registered before, with
+    any session but that of a Spark Connect server. Call it again to add catalogs; in SQL, a
+    registered catalog keeps the properties that it was registered with.
+
+    Sessions that begin later know the catalogs, too: those of ``newSession``, and those after
+    ``stop``.
 
     Args:
         spark: A session of Spark 4.1, 4.2 or 4.3. All its threads can use the catalogs.
@@ -62,14 +72,17 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     Secrets in the settings are logged as a warning: see ``secrets.file``. Spark's redaction
     patterns are extended, so that it hides them in its event log, plans and web pages from now on.
     """
-    if not _is_remote(spark):
+    given = dict(catalogs or {})
+    if not is_remote(spark):
         check_python(spark)
         check_executors(spark)
-    _refuse_others(spark, catalogs or {})
-    sql = sql and bool(catalogs or catalogs_of(spark))
+        given = {**_registered_before(spark), **given}
+    _refuse_others(spark, given)
+    sql = sql and bool(given or catalogs_of(spark))
     missing = jar.path() if sql and not _has_jar(spark) else None
     set_patterns(spark)
-    for name, properties in (catalogs or {}).items():
+    for name, properties in given.items():
+        spark.conf.unset(setting(name, LEFT_OUT))
         for key, value in properties.items():
             spark.conf.set(setting(name, key), value)
     known = catalogs_of(spark)
@@ -77,13 +90,28 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     if missing is not None:
         _add_jar(spark, missing)
     if sql:
-        for name in sorted({*known, *(catalogs or {})}):
+        for name in sorted({*known, *given}):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
                 spark.conf.set(CATALOG_SETTINGS + name, _class_of(name))
         _load(spark, catalogs_of(spark))
     memory = scan_memory(dict(spark.conf.getAll))
     spark.dataSource.register(with_catalogs(catalogs_of(spark), memory))
+    if not is_remote(spark):
+        share(spark, catalogs_of(spark), missing)
     engine.use(SparkEngine(spark))
+
+
+def _registered_before(spark: Any) -> dict[str, Mapping[str, str]]:
+    """Return the catalogs that earlier calls have registered and the session does not know.
+
+    A catalog that the session has of another connector stays that one.
+    """
+    found = registered_elsewhere(catalogs_of(spark))
+    return {
+        name: properties
+        for name, properties in found.items()
+        if spark.conf.get(CATALOG_SETTINGS + name, None) in (None, CATALOG_CLASS)
+    }
 
 
 def _refuse_others(spark: Any, names: Iterable[str]) -> None:
@@ -116,9 +144,11 @@ def settings(
     """
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
-    merged[_JARS] = _append_name(merged.get(_JARS, ""), str(jar.path()))
-    extension = _CATALOGS if session_catalog else _FUNCTIONS
-    merged[_EXTENSIONS] = _append_name(merged.get(_EXTENSIONS, ""), extension)
+    path = jar.path()
+    add_to_running_jvm(path)
+    merged[JARS] = append_name(merged.get(JARS, ""), str(path))
+    extension = CATALOGS_EXTENSION if session_catalog else FUNCTIONS_EXTENSION
+    merged[EXTENSIONS] = append_name(merged.get(EXTENSIONS, ""), extension)
     if session_catalog:
         key = CATALOG_SETTINGS + SESSION_CATALOG
         delegate = merged.get(key, SESSION_CATALOG_CLASS)
@@ -136,32 +166,27 @@ def _class_of(name: str) -> str:
     return SESSION_CATALOG_CLASS if name == SESSION_CATALOG else CATALOG_CLASS
 
 
-def _append_name(names: str, name: str) -> str:
-    """Return a comma-separated list with a name appended, unless the list contains it."""
-    there = [part for part in names.split(",") if part]
-    return ",".join(there if name in there else [*there, name])
-
-
 def _has_jar(spark: Any) -> bool:
     """Return whether a session was started with the jar, whose path only the cluster may read."""
-    names = [part.rpartition("/")[2] for part in spark.conf.get(_JARS, "").split(",")]
+    names = [part.rpartition("/")[2] for part in spark.conf.get(JARS, "").split(",")]
     return any(name.startswith(Path(JAR_NAME).stem) for name in names)
 
 
 def _add_jar(spark: Any, path: Path) -> None:
-    if _is_remote(spark):
+    if is_remote(spark):
         spark.addArtifacts(str(path))
     else:
+        add_to_class_path(spark._jvm, path)
         escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
         spark.sql(f"ADD JAR '{escaped}'")
 
 
 def _load(spark: Any, names: Iterable[str]) -> None:
-    """Load the catalogs, because Spark finds an added jar only in the thread that added it.
+    """Load the catalogs: with some class loaders, only this thread finds a jar that was added.
 
     A Spark Connect server finds it in every thread.
     """
-    if not _is_remote(spark):
+    if not is_remote(spark):
         manager = spark._jsparkSession.sessionState().catalogManager()
         with _activate(spark):
             for name in names:
@@ -181,7 +206,3 @@ def _activate(spark: Any) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
-
-
-def _is_remote(spark: Any) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect.")

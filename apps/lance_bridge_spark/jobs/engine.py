@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.dataset import Cleaned
-from lance_bridge.errors import first_line
+from lance_bridge.errors import first_line, unsupported
 from lance_bridge.names import written
 from lance_bridge.registry import require_lance_bridge
 from lance_bridge.requests import Ref
@@ -42,10 +42,28 @@ from .tasks import phases
 
 
 class SparkEngine:
-    """Runs the jobs of namespace operations in one Spark session."""
+    """Runs the jobs of namespace operations in one Spark session, or in the one after it."""
 
     def __init__(self, spark: Any) -> None:
-        self._spark = spark
+        self._registered = spark
+
+    @property
+    def _spark(self) -> Any:
+        """The session that was registered; if it was stopped, the active one.
+
+        Raises:
+            UnsupportedOperationError: (0) there is none.
+        """
+        context = getattr(self._registered, "_sc", None)
+        if context is None or getattr(context, "_jsc", context) is not None:
+            return self._registered
+        active = SparkSession.getActiveSession()
+        if active is None:
+            raise unsupported(
+                "The Spark session that runs jobs was stopped: start another one, and call "
+                "lance_bridge_spark.register(spark)"
+            )
+        return active
 
     def backfill(
         self,

@@ -374,7 +374,7 @@ class Options:
         }
 
     def _find_catalog(self, name: str) -> CatalogAddress:
-        return find_catalog(name, self._catalogs, " and call lance_bridge_spark.register(spark)")
+        return find_catalog(name, self._catalogs)
 
     def _storage(self) -> dict[str, str]:
         return {

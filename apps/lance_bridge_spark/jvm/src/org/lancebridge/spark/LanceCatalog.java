@@ -31,6 +31,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Python data source each read and write.
  */
 public final class LanceCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+  /** The property that names the secrets that a catalog was registered with, in a session that does not have them. */
+  private static final String LEFT_OUT = "left_out";
+
   private Service service;
 
   @Override
@@ -41,6 +44,12 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
           "Spark's session catalog holds tables of all formats: set spark.sql.catalog.spark_catalog to "
               + LanceSessionCatalog.class.getName() + ", or give this catalog a name of its own, such as "
               + "spark.sql.catalog.prod");
+    }
+    String secrets = options.get(LEFT_OUT);
+    if (secrets != null) {
+      throw LanceException.invalid(
+          "Catalog " + name + " was registered in an earlier session with secrets (" + secrets + "), which this one does "
+              + "not have: call lance_bridge_spark.register(spark)");
     }
     open(name, options.asCaseSensitiveMap());
   }

@@ -19,7 +19,7 @@ public final class LanceFunctions implements Function1<SparkSessionExtensions, B
     return BoxedUnit.UNIT;
   }
 
-  /** Register the functions in the active session. */
+  /** Register the functions in the active session, and in those that `newSession` makes of it. */
   static void register() {
     Option<SparkSession> active = SparkSession.getActiveSession();
     if (active.isDefined()) {
@@ -29,6 +29,7 @@ public final class LanceFunctions implements Function1<SparkSessionExtensions, B
       // The names in a registry differ between releases; the extensions use the right ones.
       extensions.registerTableFunctions(session.sessionState().tableFunctionRegistry());
       ViewStatements.addTo(session);
+      LanceExtensions.addForNewSessions(session);
     }
   }
 }

@@ -167,6 +167,19 @@ def test_the_schema_is_changed_where_an_overwrite_says_so(place: str) -> None:
     assert lance.dataset(place).to_table() == rows
 
 
+def test_an_overwrite_after_a_field_was_added_to_a_struct_keeps_the_columns_apart(
+    place: str,
+) -> None:
+    """The ids of the fields are no longer in their order."""
+    dataset = lance.write_dataset(pa.table({"s": [{"a": 1}], "c": [2]}), place)
+    dataset.add_columns(pa.schema([pa.field("s", pa.struct([pa.field("f", pa.int64())]))]))
+    rows = pa.table({"s": [{"a": 10, "f": 11}], "c": [12]})
+    write({"path": place}, rows, overwrite=True)
+    assert lance.dataset(place).to_table().to_pylist() == rows.to_pylist()
+    write({"path": place}, rows)
+    assert lance.dataset(place).to_table().to_pylist() == rows.to_pylist() * 2
+
+
 def test_a_vector_option_must_agree_with_the_table(place: str) -> None:
     rows = pa.table({"v": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))})
     write({"path": place, "vector.V": 2}, rows)

@@ -276,18 +276,21 @@ class Job:
         if keeps:
             conversion.require_vectors(dataset.schema, options.vectors, address.name)
             names = conversion.match_columns(schema, dataset.schema, address.name)
-            self._schema = blobs.as_written(dataset.schema)
+            arrow_schema = blobs.as_written(dataset.schema)
             if write.mode == OVERWRITE:
                 blobs.refuse_overwrite(dataset.schema, address.name)
-                self._schema = dataset.schema
+                arrow_schema = dataset.schema
+            # Files have the ids of the table's fields. Lance numbers an Arrow schema from 0, with
+            # others after a field was added to a struct: columns would change places.
+            self._schema: Any = dataset.lance_schema
         else:
-            self._schema = new_schema(nullable(schema), options.vectors)
-            names = {name: name for name in self._schema.names}
+            self._schema = arrow_schema = new_schema(nullable(schema), options.vectors)
+            names = {name: name for name in arrow_schema.names}
         access = table.access(dataset, branch=write.branch, write=True)
         self.target = Target(
             access,
             data_location(access),
-            self._schema.serialize().to_pybytes(),
+            arrow_schema.serialize().to_pybytes(),
             names,
             "append" if keeps else "overwrite",
             options.for_lance(),

@@ -148,7 +148,7 @@ def test_the_quickstart_reports_a_full_disk(
     ],
 )
 def test_the_program_ends_without_a_traceback(redirected: str, code: int, said: str) -> None:
-    command = f"{PROGRAM} catalogs properties hive {redirected}; exit ${{PIPESTATUS[0]}}"
+    command = f"{PROGRAM} --help {redirected}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == said
     assert done.returncode == code

@@ -6,7 +6,7 @@ export to Parquet. Of each it prints the wall time, and the largest resident mem
 which is the driver and the executor, of the largest Python process, and of all together.
 
 By default, Spark reads Parquet in batches of 4,096 rows, and its writer checks the size of a row
-group every 100 rows, which would be gigabytes. So it reads 16 at once here, and checks every 4.
+group every 100 rows, which would be gigabytes. So both are 4 rows here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FILES = 8
 _SMALL_FILES = 32
 _BARS = {"jvm_mb": "<= 1500", "python_mb": "<= 1500"}
 _PARQUET_SETTINGS = {
-    "spark.sql.parquet.columnarReaderBatchSize": "16",
+    "spark.sql.parquet.columnarReaderBatchSize": "4",
     "spark.hadoop.parquet.block.size": str(32 << 20),
     "spark.hadoop.parquet.block.size.row.check.min": "1",
     "spark.hadoop.parquet.block.size.row.check.max": "4",
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     parser.add_argument("--least", type=at_least(1), default=100, help="kB of a picture")
     parser.add_argument("--most", type=at_least(1), default=10_000, help="kB of a picture")
     parser.add_argument("--rounds", type=at_least(1), default=1, help="of all statements")
-    parser.add_argument("--memory", default="1g", help="of Spark's driver, which does the work")
+    parser.add_argument("--memory", default="2g", help="of Spark's driver, which does the work")
 
 
 def measure(options: argparse.Namespace) -> Row:

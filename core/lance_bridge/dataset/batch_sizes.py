@@ -30,8 +30,8 @@ from . import expressions, paths
 BATCH_ROWS = 8192
 """The rows of a batch if they are small."""
 SCAN_BYTES = 256 * 2**20
-"""About how many bytes a scan of large rows may hold. 290 MB were measured with values of 1 MiB, and
-700 MB with values of 10 MiB, of which Lance reads further ahead."""
+"""About how many bytes a scan of large rows may hold. 290 MB were measured with values of 1 MiB,
+and 700 MB with values of 10 MiB, of which Lance reads further ahead."""
 _BATCH_PART, _AHEAD_PART = 16, 8
 """The parts of this memory for a batch, and for what is read ahead. The rest is for batches that
 are decoded, converted and passed on, and for what the allocator keeps."""

@@ -13,6 +13,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 CLIENTS := .cache/clients
+DBT := .cache/dbt
 DOCS := .cache/docs
 ENGINES := .cache/engines
 NODE := .cache/node
@@ -27,6 +28,7 @@ HIVE_PACKAGES := tests/neighbours/java/hive.xml
 NEIGHBOURS := .cache/neighbours
 OPENMETADATA := .cache/openmetadata
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
+DBT_PIP := $(DBT)/bin/python -m pip --disable-pip-version-check install --quiet
 DOCS_PIP := $(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
@@ -150,7 +152,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete .cache/pyspark/4.1/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 11 GB, once)
+test-clients: metastores stores $(CLIENTS)/.complete $(DBT)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete .cache/pyspark/4.1/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, dbt on Spark, and other tools beside them (about 12 GB, once)
 	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
@@ -176,6 +178,14 @@ $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.
 	@$(CLIENTS_PIP) --require-hashes -r requirements/build.txt
 	@$(CLIENTS_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/clients.txt
 	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(DBT)/.complete: requirements/build.txt requirements/dbt.txt pyproject.toml | $(STAMP)
+	@echo "setting up $(DBT)"
+	@$(PYTHON) -m venv --clear $(DBT)
+	@$(DBT_PIP) --require-hashes -r requirements/build.txt
+	@$(DBT_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/dbt.txt
+	@$(DBT_PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(TRINO)/.complete: $(TRINO_PACKAGES)
@@ -292,9 +302,11 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@# This parser of dbt's is fetched from elsewhere when it is built, and no source here needs it.
 	@$(COMPILE) --upgrade --python-version 3.11 --group openmetadata --no-emit-package dbt-core-experimental-parser \
 		--output-file requirements/openmetadata.txt
+	@$(COMPILE) --upgrade pyproject.toml --extra cli --extra hive --extra spark --group dbt --no-emit-package dbt-core-experimental-parser \
+		--output-file requirements/dbt.txt
 	@$(COMPILE) --upgrade pyproject.toml --extra server --group docs \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/docs.txt
-	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt kerberos.txt neighbours.txt openmetadata.txt server.txt docs.txt) written"
+	@echo "$(LOCKS) $(addprefix requirements/,clients.txt dbt.txt engines.txt kerberos.txt neighbours.txt openmetadata.txt server.txt docs.txt) written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

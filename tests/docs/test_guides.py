@@ -57,11 +57,16 @@ OF_SERVER = "authentication:"
 """How the configuration of a server begins; others are those of catalogs."""
 MANIFEST = "apiVersion:"
 """How a manifest of Kubernetes begins, whose form is checked."""
-CONFIGURATIONS = [each for each in _YAML if not each[1].startswith((OF_SERVER, MANIFEST))]
+CONFIGURATIONS = [
+    (name, text)
+    for name, text in _YAML
+    if name != "dbt" and not text.startswith((OF_SERVER, MANIFEST))
+]
 NOT_RUN = ("pip install ", "apt install ", "kinit ", "python -m venv ", "environment/", "PYSPARK_")
 """How commands begin that install packages, or belong to a cluster; their pages say so."""
-NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")} | {"migrate"}
-"""They have tests of their own: `tests/spark`, the last ones here and `test_readme_in_order`."""
+NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")} | {"dbt", "migrate"}
+"""They have tests of their own: `tests/spark`, `tests/clients/test_dbt.py`, the last ones here and
+`test_readme_in_order`."""
 FINDS = ("lance-bridge doctor prod --idle 0m", "lance-bridge managed check ")
 """Commands whose exit code is 3, as there is something to find."""
 MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timezone
 from typing import Any, NoReturn
 
 import lance
@@ -15,10 +16,11 @@ from lance_namespace.errors import TableNotFoundError
 from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
 from lance_bridge.config import CatalogConfig
 from lance_bridge.connection import Connection
-from lance_bridge.dataset import Rows, write_first
-from lance_bridge.errors import unsupported
+from lance_bridge.dataset import Rows, directory_of, write_first
+from lance_bridge.errors import translate_lance_errors, unsupported
 from lance_bridge.locations import check
 from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 
 from .addresses import Access, TableAddress
@@ -53,6 +55,29 @@ class SparkTable(Table):
             write,
             self.storage_options(write=write) or {},
         )
+
+    def versions(self, branch: str | None = None) -> list[dict[str, Any]]:
+        """Return the existing versions of a branch, oldest first, as pylance does.
+
+        Each has ``version``, ``timestamp`` and ``metadata``, the counts in its manifest. Versions
+        that bypassed the catalog of a managed table are left out.
+
+        Raises:
+            TableBranchNotFoundError: (22)
+            InvalidTableStateError: (19) it is declared, and has no data yet.
+        """
+        dataset = self.open(Ref.of(branch=branch))
+        present = {each.version for each in directory_of(self, branch).list()}
+        with translate_lance_errors(
+            f"The versions of table '{self.address.name}' could not be read"
+        ):
+            listed: Any = dataset.versions()
+        found = [
+            {**each, "timestamp": each["timestamp"].astimezone(timezone.utc)}
+            for each in listed
+            if each["version"] in present
+        ]
+        return sorted(found, key=lambda each: int(each["version"]))
 
 
 def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:

@@ -11,10 +11,10 @@ import tempfile
 
 import lance
 
-from . import sql_procedure_checks, sql_row_checks
+from . import sql_metadata_checks, sql_procedure_checks, sql_row_checks
 from .sql_helpers import Database, failure_of, own_catalog, set_conf, stream_all
 
-PARTS = (sql_procedure_checks, sql_row_checks)
+PARTS = (sql_metadata_checks, sql_procedure_checks, sql_row_checks)
 """Modules with more of them."""
 FAILING = (
     "SELECT CASE WHEN id = 7 THEN raise_error('this row is bad') ELSE id END AS id FROM range(9)"

@@ -30,6 +30,7 @@ pytestmark = [
         "spark.md#create-and-replace-with-a-query",
         "spark.md#errors",
         "spark.md#limits-and-known-weaknesses",
+        "spark.md#metadata-tables",
         "spark.md#procedures",
         "spark.md#register",
         "spark.md#schema-evolution",

@@ -24,13 +24,12 @@ from lance_namespace.errors import (
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_bridge import blobs
-from lance_bridge.dataset import count_rows, directory_of
+from lance_bridge.dataset import count_rows
 from lance_bridge.errors import (
     LANCE_ERRORS,
     first_line,
     invalid,
     is_refusal,
-    translate_lance_errors,
 )
 from lance_bridge.names import find_name
 from lance_bridge.requests import LATEST, Ref
@@ -205,13 +204,8 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
         TableBranchNotFoundError: (22)
         InvalidTableStateError: (19) it is declared, and has no data yet.
     """
-    found = find_table(address_of(spark, table))
-    dataset = found.open(Ref.of(branch=branch))
-    present = {each.version for each in directory_of(found, branch).list()}
-    with translate_lance_errors(f"The versions of table '{found.address.name}' could not be read"):
-        listed: Any = dataset.versions()
-    times = {each["version"]: each["timestamp"] for each in listed}
-    rows = [(v, times[v].astimezone(timezone.utc)) for v in sorted(present & times.keys())]
+    found = find_table(address_of(spark, table)).versions(branch)
+    rows = [(each["version"], each["timestamp"]) for each in found]
     frame: DataFrame = spark.createDataFrame(rows, "version bigint, timestamp timestamp")
     return frame
 

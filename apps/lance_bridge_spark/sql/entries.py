@@ -52,6 +52,7 @@ from ..source.options import Options, ReadOptions, entry_to_json
 from ..source.reading import stored_bytes
 from ..spark_tables import SparkTable
 from ..time_travel import TimeTravel, to_micros
+from . import metadata_tables
 from .new_tables import LANCE, Data, Definition, publish_new
 
 Args = Mapping[str, Any]
@@ -173,8 +174,11 @@ def table_exists(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: InvalidInput (also: not Lance's).
     """
+    named = metadata_tables.parse(catalog, args["table"])
+    if named is not None and named.name not in metadata_tables.TABLES:
+        return {"exists": False}
     try:
-        find(catalog, args)
+        find(catalog, args if named is None else {"table": named.table})
     except (TableNotFoundError, NamespaceNotFoundError):
         return {"exists": False}
     return {"exists": True}
@@ -188,9 +192,15 @@ def load_table(catalog: CatalogAddress, args: Args) -> Answer:
     branch and timestamp are used here. In the result, ``chosen`` means that the caller requested
     this version, instead of the latest; ``loaded`` is for `plan_read`.
 
+    Of a metadata table, the result is ``{metadata, schema}``.
+
     Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
         InvalidInput, InvalidTableState.
     """
+    named = metadata_tables.parse(catalog, args["table"])
+    if named is not None:
+        find(catalog, {"table": named.table})
+        return metadata_tables.describe(named, args)
     travel = TimeTravel.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
     if options and travel == TimeTravel():
@@ -201,6 +211,17 @@ def load_table(catalog: CatalogAddress, args: Args) -> Answer:
     if travel.ref.branch is not None:
         description["branch"] = travel.ref.branch
     return {**description, "chosen": True} if travel.is_chosen else description
+
+
+def metadata_rows(catalog: CatalogAddress, args: Args) -> pa.Table:
+    """``{table}``, a metadata table, to its rows.
+
+    Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState, ServiceUnavailable.
+    """
+    named = metadata_tables.parse(catalog, args["table"])
+    if named is None:
+        raise invalid(f"'{display(args['table'])}' is no metadata table")
+    return metadata_tables.read(named, find(catalog, {"table": named.table}))
 
 
 def _to_time_travel(read: ReadOptions) -> TimeTravel:

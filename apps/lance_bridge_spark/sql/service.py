@@ -25,7 +25,7 @@ from ..source import LanceSource
 from ..source.memory import scan_memory
 from ..source.worker_calls import error_fields, pickled_reader, pickled_writer
 from ..source.writer import LanceWriter
-from . import alter_table, entries, new_tables, procedures
+from . import alter_table, entries, metadata_tables, new_tables, procedures
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -139,6 +139,9 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Args], Answer]] = {
 
 _PLANS = {"plan_read": plan_read, "plan_write": plan_write}
 _ENDS = {"commit_write": commit_write, "abort_write": abort_write}
+_ROWS = {"call_procedure": procedures.call, "metadata_rows": entries.metadata_rows}
+_OF_METADATA = {"load_table", "table_exists"}
+"""Operations that take metadata tables as well as tables."""
 
 
 def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Parts]:
@@ -162,8 +165,10 @@ def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Pa
             if op in _ENDS:
                 _ENDS[op](parts)
                 return {"answer": {}}, []
-            if op == "call_procedure":
-                return {"answer": {}}, [_stream_of(procedures.call(catalog, args))]
+            if op in _ROWS:
+                return {"answer": {}}, [_stream_of(_ROWS[op](catalog, args))]
+            if op not in _OF_METADATA and "table" in args:
+                metadata_tables.refuse_change(catalog, args["table"])
             return {"answer": _operation(op)(catalog, args)}, []
     except (LanceNamespaceError, PySparkException) as error:
         return error_fields(error), []

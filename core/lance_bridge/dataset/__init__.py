@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         translate_query_errors,
     )
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
-    from .indices import describe_indices
+    from .indices import describe_indices, list_indices
     from .maintenance import (
         DEFAULT_AGE,
         Cleaned,
@@ -52,7 +52,15 @@ if TYPE_CHECKING:
         optimize_indices,
         plan_compaction,
     )
-    from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
+    from .paths import (
+        Column,
+        canonical,
+        default_index_name,
+        field_ids,
+        find_column,
+        metadata_of,
+        siblings,
+    )
     from .query import has_dictionary
     from .read import (
         TableStatistics,
@@ -64,7 +72,8 @@ if TYPE_CHECKING:
     )
     from .rows import Rows
     from .searches import parse_full_text, parse_nearest
-    from .transactions import VersionChange, change_of_version
+    from .tags_and_branches import list_branches, list_tags
+    from .transactions import VersionChange, change_of_version, list_transactions
     from .versions import branches_of, check_tag_name, directory_of
 
 SMALL_FRAGMENT = 1024 * 1024
@@ -74,21 +83,18 @@ It is defined here because the help of a command shows it, without importing Lan
 """
 
 __all__ = [
-    "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD",
-    "RESERVED_COLUMNS", "SCAN_BYTES",
-    "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows", "TableStatistics",
-    "VersionChange", "VersionSummary",
-    "align", "alter_columns", "batch_rows", "branches_of", "canonical", "change_of_version",
-    "check_predicate", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
-    "count_rows", "create_table", "delete_rows", "describe_indices", "directory_of",
-    "drop_columns", "field_ids", "find_column", "fixed_width", "has_dictionary", "in_brackets",
-    "index_options", "large_row_bytes", "metadata_of", "not_written", "optimize_indices",
-    "parse_full_text", "parse_index_type", "parse_nearest", "plan_compaction", "require_sound",
-    "row_bytes",
-    "scan_limits",
-    "siblings", "split_scan", "stored_type", "summarize_version", "table_statistics",
-    "translate_query_errors", "update_field_metadata",
-    "vector_of", "version_key", "write_first",
+    "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD", "RESERVED_COLUMNS",
+    "SCAN_BYTES", "SMALL_FRAGMENT", "Cleaned", "Column", "IndexType", "NewTable", "Rows",
+    "TableStatistics", "VersionChange", "VersionSummary", "align", "alter_columns", "batch_rows",
+    "branches_of", "canonical", "change_of_version", "check_predicate", "check_tag_name",
+    "clean_up", "columns_in", "columns_read", "compact", "count_rows", "create_table",
+    "default_index_name", "delete_rows", "describe_indices", "directory_of", "drop_columns",
+    "field_ids", "find_column", "fixed_width", "has_dictionary", "in_brackets", "index_options",
+    "large_row_bytes", "list_branches", "list_indices", "list_tags", "list_transactions",
+    "metadata_of", "not_written", "optimize_indices", "parse_full_text", "parse_index_type",
+    "parse_nearest", "plan_compaction", "require_sound", "row_bytes", "scan_limits", "siblings",
+    "split_scan", "stored_type", "summarize_version", "table_statistics", "translate_query_errors",
+    "update_field_metadata", "vector_of", "version_key", "write_first",
 ]  # fmt: skip
 
 _MODULES = {
@@ -121,10 +127,11 @@ _MODULES = {
         "require_sound",
         "translate_query_errors",
     ),
-    "transactions": ("VersionChange", "change_of_version"),
+    "tags_and_branches": ("list_branches", "list_tags"),
+    "transactions": ("VersionChange", "change_of_version", "list_transactions"),
     "versions": ("branches_of", "check_tag_name", "directory_of"),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
-    "indices": ("describe_indices",),
+    "indices": ("describe_indices", "list_indices"),
     "maintenance": (
         "DEFAULT_AGE",
         "Cleaned",
@@ -133,7 +140,15 @@ _MODULES = {
         "optimize_indices",
         "plan_compaction",
     ),
-    "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
+    "paths": (
+        "Column",
+        "canonical",
+        "default_index_name",
+        "field_ids",
+        "find_column",
+        "metadata_of",
+        "siblings",
+    ),
     "query": ("has_dictionary",),
     "searches": ("parse_full_text", "parse_nearest"),
     "read": (

@@ -66,6 +66,15 @@ def canonical(segments: Sequence[str]) -> str:
     return ".".join(in_backticks(each) if "." in each or "`" in each else each for each in segments)
 
 
+def default_index_name(column: str) -> str:
+    """Return the name of an index on a field, given its path, if the request has none.
+
+    Raises:
+        InvalidInputError: (13) it is not a field path.
+    """
+    return f"{canonical(parse(column))}_idx"
+
+
 def find_column(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
     """Return the field that ``text`` names.
 

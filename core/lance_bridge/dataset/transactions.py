@@ -276,6 +276,46 @@ def _parse_mode(text: str | None, known: tuple[str, ...]) -> str:
     return mode
 
 
+# -- the transactions of all versions --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VersionTransaction:
+    """The transaction that made a version; only the version is set if it is not recorded."""
+
+    version: int
+    read_version: int | None = None
+    operation: str | None = None
+    uuid: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_transactions(table: Table) -> list[VersionTransaction]:
+    """Return the transactions of the versions of the main branch, oldest first.
+
+    Raises:
+        InvalidTableStateError: (19) the table is declared and holds no data yet.
+        ServiceUnavailableError: (17) also if a version is deleted meanwhile.
+    """
+    dataset = table.open()
+    present = [each.version for each in _directory(table, table.files(), None).list()]
+    what = f"The transactions of table '{table.name}' could not be read"
+    with translate_lance_errors(what):
+        return [_of_version(each, transaction_at(dataset, each)) for each in present]
+
+
+def _of_version(version: int, read: lance.Transaction | None) -> VersionTransaction:
+    if read is None:
+        return VersionTransaction(version)
+    return VersionTransaction(
+        version,
+        read.read_version,
+        type(read.operation).__name__,
+        read.uuid or None,
+        read.transaction_properties or {},
+    )
+
+
 # -- changes of a version --------------------------------------------------------------------------
 
 

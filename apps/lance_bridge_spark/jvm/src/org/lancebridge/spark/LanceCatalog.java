@@ -297,8 +297,10 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     return name() + "." + table;
   }
 
-  private LanceTable table(Identifier table, JsonNode state) {
-    return new LanceTable(service, path(table), nameOf(table), state);
+  private Table table(Identifier table, JsonNode state) {
+    return state.has("metadata")
+        ? new LanceMetadataTable(service, path(table), nameOf(table), state)
+        : new LanceTable(service, path(table), nameOf(table), state);
   }
 
   private StagedTable staged(Identifier table, JsonNode answer, Definition definition) {

@@ -60,6 +60,9 @@ public final class LanceSessionCatalog extends DelegatingCatalogExtension
   @Override
   public Table loadTable(Identifier name) throws NoSuchTableException {
     Identifier table = SearchName.table(name);
+    if (isMetadataOfLance(table)) {
+      return lance().loadTable(table);
+    }
     Table found = others().loadTable(table);
     return isLance(found) ? lance().loadTable(table) : found;
   }
@@ -67,18 +70,22 @@ public final class LanceSessionCatalog extends DelegatingCatalogExtension
   @Override
   public Table loadTable(Identifier name, String version) throws NoSuchTableException {
     Identifier table = SearchName.table(name);
-    return isLance(others().loadTable(table)) ? lance().loadTable(table, version) : others().loadTable(table, version);
+    return isMetadataOfLance(table) || isLance(others().loadTable(table))
+        ? lance().loadTable(table, version)
+        : others().loadTable(table, version);
   }
 
   @Override
   public Table loadTable(Identifier name, long micros) throws NoSuchTableException {
     Identifier table = SearchName.table(name);
-    return isLance(others().loadTable(table)) ? lance().loadTable(table, micros) : others().loadTable(table, micros);
+    return isMetadataOfLance(table) || isLance(others().loadTable(table))
+        ? lance().loadTable(table, micros)
+        : others().loadTable(table, micros);
   }
 
   @Override
   public boolean tableExists(Identifier table) {
-    return others().tableExists(SearchName.table(table));
+    return isMetadataOfLance(table) ? lance().tableExists(table) : others().tableExists(SearchName.table(table));
   }
 
   @Override
@@ -257,6 +264,13 @@ public final class LanceSessionCatalog extends DelegatingCatalogExtension
   private static boolean isLance(Map<String, String> properties) {
     String provider = properties.get(TableCatalog.PROP_PROVIDER);
     return Service.SOURCE.equalsIgnoreCase(provider == null ? SQLConf.get().defaultDataSourceName() : provider);
+  }
+
+  /** Return whether the namespace of a name is a Lance table, as in `db.t.versions`. */
+  private boolean isMetadataOfLance(Identifier name) {
+    String[] table = name.namespace();
+    return table.length == 2 && namespaceExists(new String[] {table[0]})
+        && hasLance(Identifier.of(new String[] {table[0]}, table[1]));
   }
 
   private boolean hasLance(Identifier table) {

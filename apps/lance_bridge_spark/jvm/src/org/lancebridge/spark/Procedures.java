@@ -11,7 +11,6 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
-import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -119,7 +118,7 @@ final class Procedures {
       call.set("arguments", arguments);
       Message answer = service.ask("call_procedure", call, List.of());
       StructType columns = StructType.fromDDL(declaration.get("columns").asText());
-      return List.<Scan>of(new Result(name, columns, ArrowRows.of(answer.parts.get(0), columns))).iterator();
+      return List.<Scan>of(new LocalRows("the result of " + name, columns, () -> answer)).iterator();
     }
 
     private static void put(ObjectNode arguments, ProcedureParameter parameter, InternalRow given, int at) {
@@ -132,34 +131,6 @@ final class Procedures {
       } else {
         arguments.put(parameter.name(), given.getUTF8String(at).toString());
       }
-    }
-  }
-
-  /** The rows that a procedure has returned. */
-  private static final class Result implements LocalScan {
-    private final String name;
-    private final StructType columns;
-    private final InternalRow[] rows;
-
-    Result(String name, StructType columns, InternalRow[] rows) {
-      this.name = name;
-      this.columns = columns;
-      this.rows = rows;
-    }
-
-    @Override
-    public StructType readSchema() {
-      return columns;
-    }
-
-    @Override
-    public InternalRow[] rows() {
-      return rows;
-    }
-
-    @Override
-    public String description() {
-      return "the result of " + name;
     }
   }
 }

@@ -31,7 +31,7 @@ final class Service {
   /** Operations that change nothing. */
   private static final Set<String> READS = Set.of(
       "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "fragments",
-      "plan_read", "plan_write", "describe_procedures");
+      "plan_read", "plan_write", "describe_procedures", "metadata_rows");
   /** Operations that detect that they are repeated. */
   private static final Set<String> REPEATABLE = Set.of("commit_write", "abort_write", "abort_staged");
   private static final ObjectMapper JSON = new ObjectMapper();

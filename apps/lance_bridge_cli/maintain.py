@@ -109,7 +109,7 @@ def index(
             )
             with spinner(f"index {table}.{column}"):
                 namespace.create_table_index(request)
-    built = name or f"{column}_idx"
+    built = dataset.default_index_name(column) if name is None else name
     text = f"index {built} is built"
     print_table_result(output, table, text, column=column, index=built, kind=kind)
 

@@ -77,6 +77,13 @@ def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
 
 
+def test_index_prints_the_name_of_the_index_that_was_built(lake: Lake) -> None:
+    name = lake.create("orders")
+    assert answer_of("maintain", "index", "prod", name, "`id`")["index"] == "id_idx"
+    [index] = answer_of("table", "indices", "prod", name)["indices"]
+    assert index["index"] == "id_idx"
+
+
 def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     name = in_fragments(lake)

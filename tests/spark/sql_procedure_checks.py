@@ -53,6 +53,9 @@ def check_procedures_build_and_drop_indices(db: Database) -> None:
     assert called(db, f"create_index('{table}', 'id')") == [("id_idx",)]
     named = f"create_index('{table}', 'word', type => 'BITMAP', name => 'by word')"
     assert called(db, named) == [("by word",)]
+    assert called(db, f"create_index('{table}', '`word`')") == [("word_idx",)]
+    names = f"SELECT name FROM {table}.indices ORDER BY name"
+    assert db.values(names) == ["by word", "id_idx", "word_idx"]
     db.sql(f"INSERT INTO {table} VALUES (4, 'four')")
     assert called(db, f"optimize_indices('{table}')") != []
     assert db.values(f"SELECT id FROM {table} WHERE word = 'four'") == [4]

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from lance_bridge.dataset import (
     Column,
     IndexType,
+    default_index_name,
     describe_indices,
     find_column,
     index_options,
@@ -174,7 +175,7 @@ def _plan(table: SparkTable, request: CreateTableIndexRequest, *, replace: bool)
     if not wanted.fits(field):
         raise invalid(f"{wanted.name} is for {wanted.needs}; '{at.path}' is {field.type}")
     options = index_options(request, wanted, field)
-    name = f"{at.path}_idx" if request.name is None else request.name
+    name = default_index_name(at.path) if request.name is None else request.name
     removed = _segments_to_remove(table, dataset, name, replace)
     return _Plan(table, dataset, at, wanted, name, options, removed)
 

@@ -103,16 +103,16 @@ def _restore(call: Call) -> Row:
 
 
 def _create_index(call: Call) -> Row:
-    column = call.args["column"]
+    column, name = call.args["column"], call.args["name"]
     request = api.CreateTableIndexRequest(
         id=call.id,
         column=column,
         index_type=call.args["type"],
-        name=call.args["name"],
+        name=name,
         distance_type=call.args["metric"],
     )
     call.catalog.connect().create_table_index(request)
-    return {"index": call.args["name"] or f"{column}_idx"}
+    return {"index": dataset.default_index_name(column) if name is None else name}
 
 
 def _drop_index(call: Call) -> Row:

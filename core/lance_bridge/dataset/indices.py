@@ -39,7 +39,7 @@ def create(
 ) -> str | None:
     """Build an index and return the identifier of its transaction. It is complete on return.
 
-    The default name is ``<path>_idx``, with the path of the column.
+    The default name is `paths.default_index_name`.
     Source: CreateTableIndex, CreateTableScalarIndex.
 
     Raises:
@@ -63,7 +63,7 @@ def create(
     _require_outside_lists(dataset, column)
     options = index_types.index_options(request, index_type, field)
     replaces = isinstance(request, ExtendedIndexRequest) and request.replace
-    name = _check_name(request.name, f"{column.path}_idx")
+    name = _check_name(request.name, paths.default_index_name(column.path))
     _require_free_name(dataset, table, name, column if replaces else None)
     build: Any = dataset.create_index if index_type.is_vector else dataset.create_scalar_index
     # pylance knows this type only by its configuration.

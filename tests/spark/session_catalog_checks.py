@@ -152,3 +152,14 @@ def check_a_table_like_another_is_of_its_format(db: Database) -> None:
     if failure is None:
         assert db.described(copy)["Provider"] == "lance"
         assert db.rows(f"SELECT * FROM {copy}") == []
+
+
+def check_metadata_tables_use_three_part_names(db: Database) -> None:
+    table, people = _filled(db, "inspected"), _parquet(db, "people")
+    assert db.values(f"SELECT operation FROM {table}.transactions") == ["Overwrite"]
+    assert db.spark.table(f"{table}.versions").count() == 1
+    assert db.spark.table(f"spark_catalog.{table}.versions").count() == 1
+    db.fails(f"SELECT * FROM {people}.versions", "REQUIRES_SINGLE_PART_NAMESPACE", "NOT_FOUND")
+    db.fails(f"SELECT * FROM {table}_none.versions", "REQUIRES_SINGLE_PART_NAMESPACE", "NOT_FOUND")
+    db.sql(f"CALL spark_catalog.system.backfill('{table}', 'twice', 'id * 2')")
+    assert db.values(f"SELECT sum(twice) FROM {table}") == [12]

@@ -91,6 +91,12 @@ def check_metadata_tables_show_the_latest_state_and_are_joined(db: Database) -> 
         FROM {table}.versions v JOIN {table}.transactions t ON v.version = t.version
         ORDER BY v.version DESC LIMIT 1"""
     assert db.rows(change) == [(4, "Append", 1)]
+    before = db.rows("SELECT current_catalog(), current_schema()")[0]
+    try:
+        db.sql(f"USE {db.catalog}")
+        assert db.values(f"SELECT count(*) FROM {db.namespace}.of_itself.versions") == [4]
+    finally:
+        db.sql(f"USE {'.'.join(before)}")
     described = db.columns(f"{table}.tags")
     assert described[0] == ("name", "string", "The name")
 

@@ -1,6 +1,8 @@
-"""Checks of CALL: procedures of maintenance, indices, tags and branches."""
+"""Checks of CALL: procedures of maintenance, indices, tags, branches, and jobs."""
 
 from __future__ import annotations
+
+import lance_bridge_spark as lb
 
 from .sql_helpers import Database
 
@@ -72,3 +74,46 @@ def check_calls_that_cannot_be_are_refused(db: Database) -> None:
     db.fails(f"{call}.compact('{table}', 0)", "target_rows")
     db.fails(f"{call}.compact('{table}_none')", "not found", "NOT_FOUND")
     assert db.values(f"SELECT count(*) FROM {table}") == [4]
+
+
+def check_procedures_backfill_columns_in_the_session(db: Database) -> None:
+    table = _filled(db, "filled_by_call")
+    plus_one = "FUNCTION plus_one(x BIGINT) RETURNS BIGINT RETURN x + 1"
+    db.sql(f"CREATE OR REPLACE TEMPORARY {plus_one}")
+    try:
+        [made] = called(db, f"backfill('{table}', 'next', 'plus_one(id)')")
+    finally:
+        db.sql("DROP TEMPORARY FUNCTION plus_one")
+    fragments = len(db.rows(f"SELECT * FROM {table}.fragments"))
+    assert made[:2] == (3, fragments)
+    assert db.rows(f"SELECT id, next FROM {table} ORDER BY id") == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    uuid = f"SELECT uuid FROM {table}.transactions WHERE version = 3"
+    assert db.values(uuid) == [made[2]]
+    some = "column => 'word', expression => 'upper(word)', where => 'id = 3'"
+    called(db, f"backfill('{short(db, table)}', {some})")
+    assert db.values(f"SELECT word FROM {table} ORDER BY id") == ["0", "1", "2", "THREE"]
+
+
+def check_backfills_that_cannot_be_are_refused(db: Database) -> None:
+    table = _filled(db, "not_filled")
+    call = f"CALL {db.catalog}.system.backfill('{table}'"
+    db.fails(f"{call}, 'twice', 'none * 2')", "none")
+    db.fails(f"{call}, 'twice', 'id * ')", "PARSE_SYNTAX_ERROR", "yntax")
+    db.fails(f"{call}, 'twice', 'id', where => 'none = 1')", "none")
+    db.fails(f"{call}, 'ID', 'id')", "letter case")
+    db.fails(f"{call}, 'twice', 'CAST(word AS BIGINT)')", "CAST_INVALID_INPUT")
+    assert db.values(f"SELECT max(version) FROM {table}.versions") == [2]
+
+
+def check_procedures_refresh_views(db: Database) -> None:
+    table, view = _filled(db, "behind_it"), db.fresh("of_it")
+    lb.create_materialized_view(db.spark, view, f"SELECT id * 2 AS twice FROM {table}")
+    assert called(db, f"refresh_view('{view}')")[0][1] is False
+    db.sql(f"INSERT INTO {table} VALUES (9, 'nine')")
+    assert called(db, f"refresh_view('{view}')")[0][1] is False
+    assert db.values(f"SELECT twice FROM {view} ORDER BY 1") == [0, 2, 4, 6, 18]
+    db.sql(f"DELETE FROM {table} WHERE id = 9")
+    assert called(db, f"refresh_view(table => '{view}', full => true)")[0][1] is True
+    assert db.values(f"SELECT twice FROM {view} ORDER BY 1") == [0, 2, 4, 6]
+    refused = f"CALL {db.catalog}.system.refresh_view('{table}')"
+    db.fails(refused, "is not a materialized view")

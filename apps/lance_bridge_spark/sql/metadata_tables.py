@@ -138,7 +138,7 @@ TABLES: Mapping[str, MetadataTable] = {
         _columns(
             name=(_TEXT, "The name"),
             columns=(pa.list_(_TEXT), "The paths of the columns"),
-            type=(_TEXT, "The type, as for CREATE INDEX by the procedure create_index"),
+            type=(_TEXT, "The type, as for the procedure create_index"),
             version=(_NUMBER, "The version of the index format"),
             rows_indexed=(_NUMBER, "Rows that the index covers"),
             rows_unindexed=(_NUMBER, "Rows that queries read without the index"),
@@ -200,7 +200,7 @@ class MetadataName:
 def parse(catalog: CatalogAddress, path: Sequence[str]) -> MetadataName | None:
     """Return the name of a metadata table, which has one part more than that of a table, or None.
 
-    The number of parts decides: so a metadata table never hides a table, whatever is called how.
+    The number of parts decides, so that a metadata table never hides a table.
     """
     if len(path) != catalog.connect().capabilities.levels + 2:
         return None

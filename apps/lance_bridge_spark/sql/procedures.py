@@ -1,12 +1,13 @@
 """The procedures that SQL calls: ``CALL prod.system.compact('sales.orders')``.
 
-They run in the Python process of the driver. Each returns one row.
+They run in the Python process of the driver, and some of them Spark jobs in the session of the
+statement. Each returns one row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +17,14 @@ import pyarrow as pa
 from lance_bridge import dataset
 from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
+from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 
-from ..addresses import CatalogAddress
+from ..addresses import CatalogAddress, TableAddress
+from ..jobs import views
+from ..jobs.backfill import Backfill, fill
+from ..jobs.tasks import Phases
+from ..lookup import find_table
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -45,6 +51,8 @@ class Call:
 
     catalog: CatalogAddress
     args: Args
+    spark: Any = None
+    """The session of the statement, if the procedure runs Spark jobs."""
 
     @property
     def id(self) -> list[str]:
@@ -54,6 +62,10 @@ class Call:
         if len(names) == levels + 2 and names[0] == self.catalog.name:
             return names[1:]
         return names
+
+    @property
+    def address(self) -> TableAddress:
+        return TableAddress(self.catalog, tuple(self.id))
 
     @property
     def table(self) -> Table:
@@ -72,6 +84,8 @@ class Procedure:
     parameters: tuple[Parameter, ...]
     columns: Mapping[str, str]
     run: Callable[[Call], Row]
+    runs_jobs: bool = False
+    """Whether it needs the session of the statement."""
 
 
 # -- maintenance -----------------------------------------------------------------------------------
@@ -171,6 +185,26 @@ def _delete_branch(call: Call) -> Row:
     return {"branch": call.args["branch"]}
 
 
+# -- jobs ------------------------------------------------------------------------------------------
+
+
+def _backfill(call: Call) -> Row:
+    table = find_table(call.address)
+    column, expression = call.args["column"], call.args["expression"]
+    job = Backfill(call.spark, table, LATEST, column, expression, call.args["where"])
+    done = fill(job, Phases())
+    return {
+        "version": done.version,
+        "fragments": done.fragments,
+        "transaction": done.transaction_id,
+    }
+
+
+def _refresh_view(call: Call) -> Row:
+    done = views.refresh(call.spark, call.address, full=bool(call.args["full"]), progress=Phases())
+    return {"version": done.version, "full": done.is_full, "transaction": done.transaction_id}
+
+
 # -- the procedures --------------------------------------------------------------------------------
 
 _TABLE = Parameter("table", "STRING", "Its name, such as sales.orders")
@@ -259,16 +293,39 @@ PROCEDURES: Mapping[str, Procedure] = {
     "delete_branch": Procedure(
         "Delete a branch", (_TABLE, _BRANCH), {"branch": "STRING"}, _delete_branch
     ),
+    "backfill": Procedure(
+        "Compute the values of a column, or of a new one",
+        (
+            _TABLE,
+            Parameter("column", "STRING", "A column, or the name of a new one"),
+            Parameter("expression", "STRING", "An expression of Spark SQL over the row"),
+            Parameter("where", "STRING", "The rows, as a condition in Lance's SQL", "NULL"),
+        ),
+        {"version": "BIGINT", "fragments": "BIGINT", "transaction": "STRING"},
+        _backfill,
+        runs_jobs=True,
+    ),
+    "refresh_view": Procedure(
+        "Bring a materialized view up to date",
+        (
+            _TABLE,
+            Parameter("full", "BOOLEAN", "Whether to compute all rows in any case", "false"),
+        ),
+        {"version": "BIGINT", "full": "BOOLEAN", "transaction": "STRING"},
+        _refresh_view,
+        runs_jobs=True,
+    ),
 }  # fmt: skip
 
 
 def describe(_: CatalogAddress, __: Args) -> Answer:
-    """``{}`` to ``{procedures: {name: {comment, parameters, columns}}}``."""
+    """``{}`` to ``{procedures: {name: {comment, parameters, runs_jobs, columns}}}``."""
     return {
         "procedures": {
             name: {
                 "comment": each.comment,
                 "parameters": [vars(parameter) for parameter in each.parameters],
+                "runs_jobs": each.runs_jobs,
                 "columns": ", ".join(f"{column} {type_}" for column, type_ in each.columns.items()),
             }
             for name, each in PROCEDURES.items()
@@ -277,7 +334,9 @@ def describe(_: CatalogAddress, __: Args) -> Answer:
 
 
 def call(catalog: CatalogAddress, args: Args) -> pa.Table:
-    """``{name, arguments}`` to the row of a procedure.
+    """``{name, arguments, spark?}`` to the row of a procedure.
+
+    ``spark`` is how to get the session of the statement, if the procedure runs jobs.
 
     Raises: TableNotFound, InvalidInput, and what the operation of the namespace raises.
     """
@@ -286,8 +345,19 @@ def call(catalog: CatalogAddress, args: Args) -> pa.Table:
     for each in procedure.parameters:
         if each.default is None and given.get(each.name) is None:
             raise invalid(f"Procedure {args['name']} needs '{each.name}': {each.comment}")
-    row = procedure.run(Call(catalog, given))
+    row = _run(procedure, Call(catalog, given), args.get("spark"))
     columns = {
         name: pa.array([row[name]], _TYPES[type_]) for name, type_ in procedure.columns.items()
     }
     return pa.table(columns)
+
+
+def _run(procedure: Procedure, call: Call, access: Mapping[str, Any] | None) -> Row:
+    if not procedure.runs_jobs:
+        return procedure.run(call)
+    if access is None:
+        raise invalid("The procedure runs Spark jobs, and the call has no session")
+    from .session import session  # noqa: PLC0415 - few drivers use it
+
+    with session(access) as spark:
+        return procedure.run(replace(call, spark=spark))

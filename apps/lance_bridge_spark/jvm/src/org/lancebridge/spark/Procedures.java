@@ -116,9 +116,24 @@ final class Procedures {
       }
       ObjectNode call = Service.object().put("name", name);
       call.set("arguments", arguments);
-      Message answer = service.ask("call_procedure", call, List.of());
+      Message answer = declaration.path("runs_jobs").asBoolean() ? runJobs(call) : ask(call);
       StructType columns = StructType.fromDDL(declaration.get("columns").asText());
       return List.<Scan>of(new LocalRows("the result of " + name, columns, () -> answer)).iterator();
+    }
+
+    private Message ask(ObjectNode call) {
+      return service.ask("call_procedure", call, List.of());
+    }
+
+    /** Call a procedure that runs Spark jobs in the session of the statement. */
+    private Message runJobs(ObjectNode call) {
+      ObjectNode access = SessionGateway.open(service.python());
+      try {
+        call.set("spark", access);
+        return ask(call);
+      } finally {
+        SessionGateway.close(access);
+      }
     }
 
     private static void put(ObjectNode arguments, ProcedureParameter parameter, InternalRow given, int at) {

@@ -1,5 +1,6 @@
 package org.lancebridge.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.File;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -61,6 +62,12 @@ final class PythonSetup implements Serializable {
     variables.put(PATH, String.join(File.pathSeparator, path));
     variables.put("PYTHONUNBUFFERED", "YES");
     return new PythonLaunch(executable, role, variables, need);
+  }
+
+  /** Describe the workers of jobs that Python on the driver runs. */
+  void describeTo(ObjectNode access) {
+    access.put("python", executable);
+    archives.forEach(access.putArray("archives")::add);
   }
 
   /** Return the modules and archives that were added to the session, or to the Spark Connect client. */

@@ -88,6 +88,10 @@ final class Service {
     return provider;
   }
 
+  PythonSetup python() {
+    return PythonSetup.of(provider());
+  }
+
   /** Return the options of a relation: the user's options and the table's address. */
   Map<String, String> options(JsonNode table, Map<String, String> given) {
     Map<String, String> options = new HashMap<>();
@@ -111,7 +115,7 @@ final class Service {
     ObjectNode call = object().put("op", operation);
     call.set("catalog", catalog);
     call.set("args", arguments);
-    Message answer = PythonService.of(PythonSetup.of(provider())).ask(call, parts, effectOf(operation));
+    Message answer = PythonService.of(python()).ask(call, parts, effectOf(operation));
     JsonNode error = answer.json.path("error");
     if (!error.isMissingNode()) {
       throw new LanceException(error.path("code").asInt(), error.path("message").asText());

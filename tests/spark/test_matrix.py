@@ -31,6 +31,7 @@ pytestmark = [
         "spark.md#errors",
         "spark.md#limits-and-known-weaknesses",
         "spark.md#metadata-tables",
+        "spark.md#options-of-other-formats",
         "spark.md#procedures",
         "spark.md#register",
         "spark.md#schema-evolution",

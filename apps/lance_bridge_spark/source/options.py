@@ -28,6 +28,7 @@ from lance_bridge.names import parts_of
 from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress, find_catalog, with_session_catalog
+from . import foreign_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -208,10 +209,11 @@ _SEARCH = (
 )  # fmt: skip
 _WRITE = ("data_storage_version", "max_rows_per_file", "max_bytes_per_file", "overwrite_schema")
 _STREAM = ("start_version", "max_rows_per_batch", "max_fragments_per_batch", "on_change")
-_SPARKS = ("checkpointlocation", "queryname", "truncate", "partitionoverwritemode")
-"""Spark's own options, which it passes to the source together with the others."""
-_EVOLUTION = "mergeschema"
-"""An option of other formats."""
+_SPARKS = (
+    "checkpointlocation", "queryname", "truncate", "partitionoverwritemode",
+    foreign_options.MERGE_SCHEMA,
+)  # fmt: skip
+"""Options of Spark, which it passes to the source together with the others."""
 KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
 _PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, SQL_PREFIX)
 
@@ -289,7 +291,8 @@ class Options:
         Raises:
             InvalidInputError: (13) an option is unknown.
         """
-        self._given = {key.lower(): value for key, value in options.items()}
+        lowered = {key.lower(): value for key, value in options.items()}
+        self._given, self._names = foreign_options.translate(lowered)
         self._catalogs = catalogs or {}
         if "impl" not in self._given:
             # With `impl`, the other options are its properties, which it checks itself.
@@ -300,11 +303,6 @@ class Options:
     def _require_known(key: str) -> None:
         if key in KNOWN or key in _SPARKS or key.startswith(_PREFIXES):
             return
-        if key == _EVOLUTION:
-            raise invalid(
-                "The data source 'lance' has no option 'mergeSchema': add columns with ALTER "
-                "TABLE, or write with INSERT or MERGE WITH SCHEMA EVOLUTION of SQL"
-            )
         near = difflib.get_close_matches(key, KNOWN, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known options: {', '.join(KNOWN)}"
         raise invalid(
@@ -315,6 +313,10 @@ class Options:
     def text(self, key: str) -> str | None:
         """Return an option, or None if it is not given."""
         return self._given.get(key)
+
+    def _name_of(self, key: str) -> str:
+        """Return the name under which an option was given."""
+        return self._names.get(key, key)
 
     def has(self, prefix: str) -> bool:
         """Return whether an option with this prefix is given."""
@@ -417,6 +419,8 @@ class Options:
         Raises:
             InvalidInputError: (13)
         """
+        if self.flag(foreign_options.MERGE_SCHEMA):
+            foreign_options.refuse_schema_merge()
         vectors = [key for key in self._given if key.startswith(VECTOR_PREFIX)]
         return WriteOptions(
             branch=self.text("branch"),
@@ -430,13 +434,13 @@ class Options:
     def number(self, key: str, least: int = 1) -> int | None:
         """Return a whole number, or None. Raise InvalidInput (13) for anything else."""
         text = self.text(key)
-        return None if text is None else whole_number(f"Option '{key}'", text, least)
+        return None if text is None else whole_number(f"Option '{self._name_of(key)}'", text, least)
 
     def flag(self, key: str) -> bool:
         """Return True or False. Raise InvalidInput (13) for anything else."""
         text = (self.text(key) or "false").lower()
         if text not in ("true", "false"):
-            raise invalid(f"Option '{key}' must be true or false, not {text!r}")
+            raise invalid(f"Option '{self._name_of(key)}' must be true or false, not {text!r}")
         return text == "true"
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -467,8 +471,8 @@ class Options:
             time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
         except ValueError:
             raise invalid(
-                f"Option '{key}' must be a time such as 2026-01-31T12:00:00+00:00 (UTC without a "
-                f"zone), not {text!r}"
+                f"Option '{self._name_of(key)}' must be a time such as "
+                f"2026-01-31T12:00:00+00:00 (UTC without a zone), not {text!r}"
             ) from None
         return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 

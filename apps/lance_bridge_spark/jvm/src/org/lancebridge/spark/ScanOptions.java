@@ -13,10 +13,13 @@ import org.apache.spark.sql.types.StructType;
  * The options of one read, from SQL's `WITH (...)` or a DataFrame reader: its version, and whether it is a search.
  */
 final class ScanOptions {
-  private static final Set<String> REFERENCES = Set.of("version", "tag", "branch", "timestamp");
+  private static final Set<String> REFERENCES =
+      Set.of("version", "tag", "branch", "timestamp", "versionasof", "timestampasof", "as-of-timestamp");
+  /** Options by which Spark itself chooses the version that it loads. */
+  private static final Set<String> OF_SPARK = Set.of("versionasof", "timestampasof");
   /** Options that do not change which rows are read. */
   private static final Set<String> READ_SETTINGS =
-      Set.of("batch_size", "rows_per_task", "bytes_per_task", "path", "catalog", "with_row_id");
+      Set.of("batch_size", "rows_per_task", "bytes_per_task", "path", "catalog", "with_row_id", "split-size", "mergeschema");
 
   private final Map<String, String> given = new TreeMap<>();
   private final Map<String, String> references = new TreeMap<>();
@@ -24,7 +27,13 @@ final class ScanOptions {
 
   /** @param options the options in the user's spelling */
   ScanOptions(LanceTable table, Map<String, String> options) {
-    options.forEach((key, value) -> (REFERENCES.contains(key.toLowerCase(Locale.ROOT)) ? references : given).put(key, value));
+    boolean chosen = table.state().has("chosen") || table.state().has("branch");
+    options.forEach((key, value) -> {
+      String name = key.toLowerCase(Locale.ROOT);
+      if (!chosen || !OF_SPARK.contains(name)) {
+        (REFERENCES.contains(name) ? references : given).put(key, value);
+      }
+    });
     this.state = references.isEmpty() ? table.state() : referred(table, references);
   }
 

@@ -11,10 +11,10 @@ import tempfile
 
 import lance
 
-from . import sql_metadata_checks, sql_procedure_checks, sql_row_checks
+from . import sql_metadata_checks, sql_option_checks, sql_procedure_checks, sql_row_checks
 from .sql_helpers import Database, failure_of, own_catalog, set_conf, stream_all
 
-PARTS = (sql_metadata_checks, sql_procedure_checks, sql_row_checks)
+PARTS = (sql_metadata_checks, sql_option_checks, sql_procedure_checks, sql_row_checks)
 """Modules with more of them."""
 FAILING = (
     "SELECT CASE WHEN id = 7 THEN raise_error('this row is bad') ELSE id END AS id FROM range(9)"
@@ -567,21 +567,6 @@ def check_a_branch_is_read_by_its_name(db: Database) -> None:
     assert db.values(f"SELECT count(*) FROM {table} VERSION AS OF 'main'") == [3]
     none = f"SELECT * FROM {table} VERSION AS OF 'none'"
     db.fails(none, "has no tag and no branch 'none'")
-
-
-@own_catalog
-def check_writers_that_create_name_the_format(db: Database) -> None:
-    table = db.fresh("no_format")
-    frame = db.spark.range(2)
-    named = failure_of(lambda: frame.write.saveAsTable(table))
-    assert named is not None
-    assert '.format("lance")' in named, named
-    db.fails(f"CREATE TABLE {table} (id INT) USING parquet", "USING lance")
-    db.fails(f"CREATE TABLE {table} USING parquet AS SELECT 1 AS id", "USING lance")
-    db.fails(f"SELECT * FROM {table}", "NOT_FOUND")
-    frame.write.format("lance").saveAsTable(table)
-    frame.write.mode("append").saveAsTable(table)
-    assert db.values(f"SELECT count(*) FROM {table}") == [4]
 
 
 def check_a_table_is_made_like_another(db: Database) -> None:

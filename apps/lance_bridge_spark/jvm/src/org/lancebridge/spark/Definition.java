@@ -6,6 +6,7 @@ import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
@@ -46,12 +47,17 @@ final class Definition {
   }
 
   private static void checkProvider(String table, String provider) {
-    if (provider == null || provider.equalsIgnoreCase("lance")) {
+    if (provider == null || provider.equalsIgnoreCase("lance") || isDefault(provider)) {
       return;
     }
     throw LanceException.invalid(
         "Table " + table + " cannot be USING " + provider + ": tables of this catalog are Lance tables, "
             + "so write USING lance, in DataFrames .format(\"lance\"), or leave it out");
+  }
+
+  /** Return whether a writer passes the session's default format, as it does when it was given none. */
+  private static boolean isDefault(String provider) {
+    return provider.equalsIgnoreCase(SQLConf.get().defaultDataSourceName()) && RunningStatement.isOfWriter();
   }
 
   private static StructType schemaOf(String table, Column[] columns) {

@@ -136,6 +136,7 @@ def _matches(client_of: Any, word: str, *scopes: str, user: str = "ann") -> Html
     return HtmlPage.of(response.text)
 
 
+@pytest.mark.spec("server.md#search-on-a-page")
 def test_a_search_finds_them_with_their_formats(client_of: Any) -> None:
     page = _matches(client_of, "sales.")
     assert page.links["prod.sales.orders"] == "/ui/other/prod/sales/orders"
@@ -145,6 +146,7 @@ def test_a_search_finds_them_with_their_formats(client_of: Any) -> None:
     assert "pay" not in _matches(client_of, "sales.", user="bob").text
 
 
+@pytest.mark.spec("server.md#search-on-a-page")
 def test_a_search_says_where_in_them_it_found_a_word(client_of: Any) -> None:
     page = _matches(client_of, "sku", "column", "property")
     at = page.cells.index("prod.sales.orders")
@@ -155,6 +157,7 @@ def test_a_search_says_where_in_them_it_found_a_word(client_of: Any) -> None:
     assert "owner.password=(not shown)" in found
 
 
+@pytest.mark.spec("server.md#search-on-a-page")
 def test_a_search_finds_no_secret(client_of: Any) -> None:
     assert "0 matches" in _matches(client_of, "s3cret", "name", "column", "property").text
 

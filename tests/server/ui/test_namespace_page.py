@@ -252,6 +252,7 @@ def test_only_pages_with_figures_let_their_script_make_requests(visit_as: Any) -
 # -- catalogs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("server.md#the-catalogs-on-a-page")
 def test_catalogs_are_shown_with_state_kind_and_address(visit_as: Any) -> None:
     page = _page(visit_as, "/ui")
     line = page.cells[page.cells.index("prod") :]
@@ -261,6 +262,7 @@ def test_catalogs_are_shown_with_state_kind_and_address(visit_as: Any) -> None:
     assert "uri=" not in _page(visit_as, "/ui", "bob").text
 
 
+@pytest.mark.spec("server.md#the-catalogs-on-a-page")
 def test_the_counts_of_a_catalog_are_those_that_the_principal_sees(visit_as: Any) -> None:
     found = {
         user: visit_as(user)("GET", "/ui/counts/prod").json()["figures"] for user in ("ann", "bob")
@@ -275,6 +277,7 @@ def test_a_catalog_that_is_down_has_no_counts(visit_as: Any) -> None:
     assert "10.9.8.7" not in response.text
 
 
+@pytest.mark.spec("server.md#the-catalogs-on-a-page")
 def test_counts_that_are_not_complete_say_so() -> None:
     class Endless(DeadNamespace):
         def list_namespaces(self, request: Any) -> Any:
@@ -292,6 +295,7 @@ def test_counts_that_are_not_complete_say_so() -> None:
     assert found.figures()["tables"] == ("2+", 2)
 
 
+@pytest.mark.spec("server.md#the-catalogs-on-a-page")
 def test_the_latest_changes_are_of_tables_that_the_principal_may_read(visit_as: Any) -> None:
     _figures(visit_as, "articles", "plain")
     page = _page(visit_as, "/ui")

@@ -69,15 +69,28 @@ def test_a_protected_table_is_neither_removed_nor_replaced(
     try_all(namespace, str(tmp_path / "other.lance"))
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_protected_namespace_protects_what_is_in_it(
-    namespace: MemoryNamespace, tmp_path: Path, depth: int
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     create(namespace, TABLE)
-    protect(namespace, depth, "true")
+    protect(namespace, 3, "true")
     try_all(namespace, str(tmp_path / "other.lance"))
     with pytest.raises(InvalidTableStateError, match="protected"):
         Calls(namespace).drop_namespace(DATASET)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_protected_namespace_is_not_dropped_with_what_is_below(
+    namespace: MemoryNamespace, depth: int
+) -> None:
+    create(namespace, TABLE)
+    protect(namespace, depth, "true")
+    namespaces = dict(namespace.server.namespaces)
+    with pytest.raises(InvalidTableStateError, match="protected"):
+        Calls(namespace).drop_namespace(DATASET[:1], behavior="Cascade")
+    assert namespace.server.namespaces == namespaces
+    assert count_rows(namespace, TABLE) == 3
+    Calls(namespace).drop_table(TABLE)
 
 
 def test_a_value_of_another_tool_protects(namespace: MemoryNamespace, tmp_path: Path) -> None:
@@ -101,8 +114,8 @@ def test_without_the_protection_it_is_removed(
 ) -> None:
     create(namespace, TABLE, properties={"protected": "true"})
     namespace.tables.load_by_id(TABLE).set_properties({"protected": "false"})
-    protect(namespace, 1, "true")
-    protect(namespace, 1, "false")
+    protect(namespace, 3, "true")
+    protect(namespace, 3, "false")
     REMOVALS[removal](Calls(namespace), str(tmp_path / "other.lance"))
 
 
@@ -145,4 +158,4 @@ def test_each_namespace_is_read_once(
 
     monkeypatch.setattr(namespace.catalog, "load_namespace", note_and_load)
     Calls(namespace).drop_namespace(DATASET, behavior="Cascade")
-    assert sorted(read) == [tuple(DATASET[:depth]) for depth in (1, 2, 3)]
+    assert read == [tuple(DATASET)]

@@ -143,7 +143,7 @@ def test_an_operation_asks_the_catalog_once_and_again_after_a_commit_to_the_stor
 
 
 def answers(calls: Mapping[Any, Callable[[], object]], naming: str = "") -> dict[Any, str]:
-    """Return the type of the error that each call meets, with the message if it lacks ``naming``.
+    """Return the error of the API that each call meets, with the message if it lacks ``naming``.
 
     Args:
         naming: A regular expression.
@@ -155,7 +155,10 @@ def answers(calls: Mapping[Any, Callable[[], object]], naming: str = "") -> dict
             found[key] = "answered"
         except errors.LanceNamespaceError as error:
             is_named = re.search(naming, str(error)) is not None
-            found[key] = type(error).__name__ + ("" if is_named else f": {error}")
+            of_api = next(
+                each for each in type(error).__mro__ if each.__module__ == errors.__name__
+            )
+            found[key] = of_api.__name__ + ("" if is_named else f": {error}")
     return found
 
 

@@ -1,6 +1,6 @@
 """Protection: tables and namespaces that cannot be removed or replaced by mistake.
 
-The property `protected` of a table decides, or else that of its namespace, or of one outside of it.
+The property `protected` of a table decides, or else that of its namespace.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Protection:
             change: What happens to it, such as ``dropped``.
 
         Raises:
-            InvalidTableStateError: (19) it is protected, or a namespace that it is in.
-            LanceNamespaceError: a namespace cannot be read.
+            InvalidTableStateError: (19) it is protected, or its namespace is.
+            LanceNamespaceError: the namespace cannot be read.
         """
         name = display(record.path)
         own = record.properties.get(PROTECTED)
@@ -39,38 +39,30 @@ class Protection:
                     f"'{PROTECTED}' to false first"
                 )
             return
-        holder = self._protected_namespace(record.path[:-1])
-        if holder is not None:
+        namespace = record.path[:-1]
+        if self._is_protected(namespace):
             raise InvalidTableStateError(
-                f"Table '{name}' cannot be {change}: the namespace '{display(holder)}' is "
+                f"Table '{name}' cannot be {change}: the namespace '{display(namespace)}' is "
                 f"protected. Set the property '{PROTECTED}' of the table to false first"
             )
 
     def require_namespace(self, path: Path, change: str) -> None:
         """Check that a namespace may be removed or replaced. Raises what `require_table` does."""
-        holder = self._protected_namespace(path)
-        if holder is not None:
+        if self._is_protected(path):
             raise InvalidTableStateError(
-                f"Namespace '{display(path)}' cannot be {change}: the namespace "
-                f"'{display(holder)}' is protected. Set the property '{PROTECTED}' to false first"
+                f"Namespace '{display(path)}' is protected, and cannot be {change}: set its "
+                f"property '{PROTECTED}' to false first"
             )
 
     def note(self, record: NamespaceRecord) -> None:
         """Take a namespace that was read already."""
         self._known[record.path] = record
 
-    def _protected_namespace(self, path: Path) -> Path | None:
-        """Return the innermost namespace with the property, from a path outwards, if it is set."""
-        for end in range(len(path), 0, -1):
-            value = self._load(path[:end]).properties.get(PROTECTED)
-            if value is not None:
-                return path[:end] if _is_set(value) else None
-        return None
-
-    def _load(self, path: Path) -> NamespaceRecord:
+    def _is_protected(self, path: Path) -> bool:
         if path not in self._known:
             self._known[path] = self._connection.catalog.load_namespace(path)
-        return self._known[path]
+        value = self._known[path].properties.get(PROTECTED)
+        return value is not None and _is_set(value)
 
 
 def _is_set(value: str) -> bool:

@@ -219,10 +219,10 @@ def test_some_of_many_columns_are_shown(client_of: Any) -> None:
     assert "Columns 1\N{EN DASH}50 of 1000" in page.text
     assert page.cells[0].startswith("column0000")
     assert len(page.cells) % 50 == 0
-    path, last = "", page
-    while "Next columns" in last.links:
-        path = last.links["Next columns"]
-        last = HtmlPage.of(_get(client_of, path).text)
+    following = page.links["Next columns"]
+    assert "first_column=50" in following
+    last = HtmlPage.of(_get(client_of, following.replace("=50", "=950")).text)
+    assert "Next columns" not in last.links
     assert "Columns 951\N{EN DASH}1000 of 1000" in last.text
     assert "column0999 utf8" in last.cells
     previous = HtmlPage.of(_get(client_of, last.links["Previous columns"]).text)

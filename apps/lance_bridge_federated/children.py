@@ -104,7 +104,7 @@ class Child:
 
     def run(self, call: Callable[[], T]) -> T:
         """Make a call of the catalog, as `Gate.run` does."""
-        gate = self.gate or ProbedCatalog(self.name, self._connected)
+        gate = self.gate or ProbedCatalog(self.name, lambda: self._namespace)
         return gate.run(call)
 
     def _create(self) -> LanceNamespace:

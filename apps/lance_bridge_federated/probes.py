@@ -20,6 +20,7 @@ import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
 
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.attempts import one_attempt
 from lance_bridge.errors import internal
 
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 TIMEOUT_SECONDS = 2.0
 """How many seconds a catalog may take to respond to a probe."""
+_OTHERS_SECONDS = 10.0
+"""The same for one of another library, which may list all namespaces for one."""
 PAUSE_SECONDS = 0.5
 """The least time between the beginnings of two probes of a catalog."""
 USUAL_SECONDS = 0.2
@@ -92,7 +95,8 @@ class ProbedCatalog:
     """Waits for calls of a catalog only while it responds to probes. It refuses no call."""
 
     name: str
-    connect: Connect
+    made: Callable[[], LanceNamespace | None]
+    """Returns the namespace, or None while it is not connected."""
 
     def check(self) -> None:
         """Implement `lance_bridge_federated.children.Gate`."""
@@ -101,34 +105,39 @@ class ProbedCatalog:
         """Implement `lance_bridge_federated.children.Gate`.
 
         Raises what the call does, and ServiceUnavailableError (17) if a probe failed or had no
-        reply in two seconds.
+        reply in time: two seconds, or ten for a catalog of another library.
         """
-        return call_while(_Probes(self.name, self.connect).require_answer, call)
+        return call_while(_Probes(self).require_answer, call)
 
 
 class _Probes:
     """Probes of a catalog, one after the other."""
 
-    def __init__(self, name: str, connect: Connect) -> None:
-        self._name = name
-        self._connect = connect
+    def __init__(self, catalog: ProbedCatalog) -> None:
+        self._catalog = catalog
         self._began_at = 0.0
         self._asked: futures.Future[LanceNamespaceError | None] | None = None
 
     def require_answer(self) -> None:
         """Check that the catalog responds. Raises what `ProbedCatalog.run` does."""
-        now = time.monotonic()
-        asked = self._asked
+        namespace = self._catalog.made()
+        if namespace is None:
+            return  # the call still connects it
+        is_own = isinstance(namespace, LanceBridgeNamespace)
+        most = TIMEOUT_SECONDS if is_own else _OTHERS_SECONDS
+        now, asked = time.monotonic(), self._asked
         if asked is None or (asked.done() and now - self._began_at >= PAUSE_SECONDS):
             self._asked = asked = futures.Future()
             self._began_at = now
-            work = partial(probe, self._connect, TIMEOUT_SECONDS)
+            work = partial(probe, lambda: namespace, most)
             threading.Thread(target=fulfil, args=(asked, work), daemon=True).start()
-        elif not asked.done() and now - self._began_at > TIMEOUT_SECONDS + STEP_SECONDS:
-            raise self._error(f"it did not respond within {TIMEOUT_SECONDS:g} s")
+        elif not asked.done() and now - self._began_at > most + STEP_SECONDS:
+            raise self._error(f"it did not respond within {most:g} s")
         error = asked.result() if asked.done() else None
         if error is not None and error.code == ErrorCode.SERVICE_UNAVAILABLE:
             raise self._error(str(error)) from error
 
     def _error(self, why: str) -> ServiceUnavailableError:
-        return ServiceUnavailableError(f"The catalog '{self._name}' does not respond: {why}")
+        return ServiceUnavailableError(
+            f"The catalog '{self._catalog.name}' does not respond: {why}"
+        )

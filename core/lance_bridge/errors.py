@@ -120,6 +120,10 @@ class NotLanceError(InvalidInputError):
     """As `TableRecord.format`."""
 
 
+class ProtectedError(InvalidTableStateError):
+    """The object of the request is protected from removal (19)."""
+
+
 class TableDataMissingError(InvalidTableStateError):
     """The table had data, and it is gone (19): no operation writes a new first version."""
 

@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable
 
 _LONGEST = 300
+_HEAD, _TAIL = 2000, 500
+"""Characters of a message that are examined: it can repeat a long expression of the request, and
+the time of some patterns grows with the square of that."""
 _DEBUG = re.compile(
     r"\b[A-Z]\w*(?:\([A-Z]\w*)*\(? ?\{ (?:source|code|kind|message|error|path|backtrace)\b.*",
     re.DOTALL,
@@ -75,7 +78,7 @@ _STATUS = re.compile(
 _XML = re.compile(r"<(Code|Message)>([^<]*)</\1>")
 _NO_CREDENTIALS = re.compile(
     r"CredentialsNotLoaded|no providers in chain|credential provider was not enabled"
-    r"|169\.254\.169\.254|metadata\.google\.internal"
+    r"|Error performing [A-Z]+ https?://(?:169\.254\.169\.254|metadata\.google\.internal)"
 )
 """Parts of messages if an object store's client has no credentials, and looks for them."""
 NO_CREDENTIALS = (
@@ -89,6 +92,7 @@ def cut_message(text: str) -> str:
 
     A message of another library has none of what is removed, and stays.
     """
+    text = _without_middle(text)
     if _NO_CREDENTIALS.search(text):
         return NO_CREDENTIALS
     for step in _STEPS:
@@ -98,7 +102,12 @@ def cut_message(text: str) -> str:
 
 def is_for_developers(text: str) -> bool:
     """Return whether a message has places in the source of Lance, or an error printed by Rust."""
+    text = _without_middle(text)
     return _PLACE.search(text) is not None or _DEBUG.search(text) is not None
+
+
+def _without_middle(text: str) -> str:
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} … {text[-_TAIL:]}"
 
 
 def _from_debug(text: str) -> str:

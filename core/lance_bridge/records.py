@@ -324,6 +324,12 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     return kept
 
 
+def with_known_keys(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties of a namespace with the keys that core reads in lower case."""
+    known = (FOREIGN_COMMITS, MANAGED_BY, *FLAGS)
+    return {key.lower() if key.lower() in known else key: v for key, v in properties.items()}
+
+
 def parse_flag(key: str, value: str) -> str:
     """Return the value of one of `FLAGS` in lower case. Raises InvalidInput (13)."""
     if value.lower() not in ("true", "false"):

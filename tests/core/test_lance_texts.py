@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,3 +196,21 @@ def test_types_in_a_message_are_not_taken_for_an_error() -> None:
     text = 'Cannot cast Struct([Field { name: "a", data_type: Int64 }]) to Int64'
     assert cut_message(text) == text
     assert not is_for_developers(text)
+
+
+def test_a_long_message_takes_little_time() -> None:
+    """It can repeat an expression of a client."""
+    began = time.process_time()
+    for part in ("A(", "A { ", "a: ", "(", "LanceError(A): "):
+        found = cut_message(f"SELECT 1 FROM t WHERE {part * 500_000} (Expected: x, found: EOF)")
+        assert len(found) <= 300
+        is_for_developers(part * 500_000)
+    assert time.process_time() - began < 5
+
+
+def test_an_address_in_an_expression_says_nothing_of_credentials() -> None:
+    said = cut_message(
+        "Error parsing statement: SELECT 1 FROM t WHERE ip = '169.254.169.254' and "
+        "(sql parser error: Expected: an expression, found: EOF)"
+    )
+    assert said == "expected an expression, found the end"

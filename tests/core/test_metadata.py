@@ -183,7 +183,7 @@ def test_a_manifest_alone_says_the_rows_the_size_and_the_time_of_a_version(
     files = [each for each in Path(table.uri, "data").iterdir() if each.is_file()]
     assert (found.rows, found.fragments, found.indices) == (10, 4, 1)
     assert found.size == sum(each.stat().st_size for each in files)
-    latest = opened.versions()[-1]
+    latest: Any = opened.versions()[-1]
     assert found.version == latest["version"] == opened.version
     assert found.changed_millis == int(latest["timestamp"].timestamp() * 1000)
 

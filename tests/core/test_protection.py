@@ -10,6 +10,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, InvalidTableStateError
 
 from lance_bridge.catalog import NamespaceRecord
+from lance_bridge.tables.namespaces import change_properties
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import (
@@ -159,3 +160,14 @@ def test_each_namespace_is_read_once(
     monkeypatch.setattr(namespace.catalog, "load_namespace", note_and_load)
     Calls(namespace).drop_namespace(DATASET, behavior="Cascade")
     assert read == [tuple(DATASET)]
+
+
+def test_a_namespace_is_protected_by_any_spelling_of_the_key(namespace: MemoryNamespace) -> None:
+    api = Calls(namespace)
+    api.create_namespace(["asia"], properties={"Protected": "TRUE"})
+    with pytest.raises(InvalidTableStateError, match="protected"):
+        api.drop_namespace(["asia"])
+    with pytest.raises(InvalidInputError, match="must be true or false"):
+        change_properties(namespace.connection, ("asia",), {"PROTECTED": "yes"}, ())
+    change_properties(namespace.connection, ("asia",), {"PROTECTED": "false"}, ())
+    api.drop_namespace(["asia"])

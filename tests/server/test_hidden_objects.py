@@ -435,3 +435,22 @@ def test_an_identifier_that_no_catalog_has_is_not_decided_on(
         assert (response.status_code, response.json()["code"]) == (400, 13), response.text
     response = federation(user)("POST", f"/v1/namespace/{'$'.join(names)}/describe", json={})
     assert (response.status_code, response.json()["code"]) == (400, 13), response.text
+
+
+# -- protected tables ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#protected-tables-and-namespaces")
+def test_what_is_protected_is_said_of_the_object_of_the_request_alone(tmp_path: Path) -> None:
+    memory = memory_namespace(tmp_path)
+    declare(memory, "db.kept", "db.other")
+    memory.tables.load_by_id(["db", "kept"]).set_properties({"protected": "true"})
+    policies = 'permit(principal == User::"ann", action, resource);'
+    with clients(memory, cedar(tmp_path, policies)) as client_of:
+        ann = client_of("ann")
+        for operation in ("drop", "deregister"):
+            answer = ann("POST", f"/v1/table/db$kept/{operation}", json={})
+            assert "set its property 'protected' to false first" in answer.text
+        answer = ann("POST", "/v1/namespace/db/drop", json={"behavior": "Cascade"})
+        assert answer.json()["code"] == 19
+        assert "kept" not in answer.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from lance_bridge_spark.sql.metadata_tables import TABLES
 
@@ -115,7 +116,7 @@ def check_metadata_tables_are_read_only(db: Database) -> None:
         f"DROP TABLE {table}.versions",
         f"CREATE TABLE {table}.versions (id INT)",
     ):
-        assert failure_of(lambda each=statement: db.sql(each)) is not None, statement
+        assert failure_of(partial(db.sql, statement)) is not None, statement
     assert db.values(f"SELECT count(*) FROM {table}.versions") == [3]
 
 

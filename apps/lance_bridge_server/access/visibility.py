@@ -24,6 +24,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.credentials import Caller
 from lance_bridge.errors import (
+    ProtectedError,
     display,
     names_other_entries,
     namespace_not_empty,
@@ -123,6 +124,8 @@ def _about_one_object(error: LanceNamespaceError, access: Access) -> LanceNamesp
     if isinstance(error, NamespaceNotEmptyError):
         _log.info("%s", error)
         return namespace_not_empty(access.path, "Drop what it holds first")
+    if isinstance(error, ProtectedError):
+        return error
     is_dropping = access.operation in _DROPPING
     if names_other_entries(error) or (is_dropping and isinstance(error, InvalidTableStateError)):
         return _without_other_entries(error, access)

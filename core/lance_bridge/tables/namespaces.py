@@ -19,6 +19,7 @@ from ..catalog import NamespaceRecord, NamespaceWords, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import (
+    ProtectedError,
     display,
     invalid,
     namespace_already_exists,
@@ -27,7 +28,7 @@ from ..errors import (
     unsupported,
 )
 from ..names import first_names
-from ..records import ENTRY_ID, check_key, check_property, is_reserved
+from ..records import ENTRY_ID, check_key, check_property, is_reserved, with_known_keys
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .dropping import LocationIndex
@@ -57,7 +58,7 @@ def create(
     if not path:
         raise invalid("The root namespace exists already and cannot be created")
     _require_changes(connection, path)
-    given = dict(properties or {})
+    given = with_known_keys(properties or {})
     for key, value in given.items():
         check_property(key, value)
     connection.check_namespace_management(path, given)
@@ -136,6 +137,7 @@ def change_properties(
     """
     if not path:
         raise invalid("The root namespace has no properties")
+    updates = with_known_keys(updates)
     for key, value in updates.items():
         check_property(key, value)
     for key in removals:
@@ -262,10 +264,14 @@ def _refuse_content(connection: Connection, path: Path) -> None:
 def _cascade(connection: Connection, record: NamespaceRecord, protection: Protection) -> None:
     """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
     inner, records = _list_content(connection, record.path)
-    for child in inner:
-        protection.require_namespace(child, "dropped")
-    for table in records:
-        protection.require_table(table, "dropped")
+    try:
+        for child in inner:
+            protection.require_namespace(child, "dropped")
+        for table in records:
+            protection.require_table(table, "dropped")
+    except ProtectedError as error:
+        name = display(record.path)
+        raise InvalidTableStateError(f"Namespace '{name}' cannot be dropped: {error}") from error
     _require_cascade(connection, record.path, inner, records)
     dropped = 0
     try:

@@ -5,11 +5,9 @@ The property `protected` of a table decides, or else that of its namespace.
 
 from __future__ import annotations
 
-from lance_namespace.errors import InvalidTableStateError
-
 from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
-from ..errors import display
+from ..errors import ProtectedError, display
 from ..records import PROTECTED
 
 
@@ -27,21 +25,21 @@ class Protection:
             change: What happens to it, such as ``dropped``.
 
         Raises:
-            InvalidTableStateError: (19) it is protected, or its namespace is.
+            ProtectedError: (19) it is protected, or its namespace is.
             LanceNamespaceError: the namespace cannot be read.
         """
         name = display(record.path)
         own = record.properties.get(PROTECTED)
         if own is not None:
             if _is_set(own):
-                raise InvalidTableStateError(
+                raise ProtectedError(
                     f"Table '{name}' is protected, and cannot be {change}: set its property "
                     f"'{PROTECTED}' to false first"
                 )
             return
         namespace = record.path[:-1]
         if self._is_protected(namespace):
-            raise InvalidTableStateError(
+            raise ProtectedError(
                 f"Table '{name}' cannot be {change}: the namespace '{display(namespace)}' is "
                 f"protected. Set the property '{PROTECTED}' of the table to false first"
             )
@@ -49,7 +47,7 @@ class Protection:
     def require_namespace(self, path: Path, change: str) -> None:
         """Check that a namespace may be removed or replaced. Raises what `require_table` does."""
         if self._is_protected(path):
-            raise InvalidTableStateError(
+            raise ProtectedError(
                 f"Namespace '{display(path)}' is protected, and cannot be {change}: set its "
                 f"property '{PROTECTED}' to false first"
             )

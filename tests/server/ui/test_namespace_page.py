@@ -18,6 +18,7 @@ from server.ui.browsers import HtmlPage
 
 import lance_bridge
 from lance_bridge.catalog import TableRecord
+from lance_bridge.dataset import summarize_version
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.redaction import PublicAnswers
@@ -209,14 +210,13 @@ def test_tables_for_which_there_is_no_time_have_no_figures(
 def test_a_version_is_summarized_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     namespace = memory_namespace(tmp_path)
     namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-    table = {"namespace_client": namespace, "table_id": ["db", "t"]}
+    table: Any = {"namespace_client": namespace, "table_id": ["db", "t"]}
     lance.write_dataset(pa.table({"id": [1]}), **table)
     counted: list[int] = []
-    summarize = caches.summarize_version
 
     def recorded(table: Any, dataset: Any) -> Any:
         counted.append(dataset.version)
-        return summarize(table, dataset)
+        return summarize_version(table, dataset)
 
     monkeypatch.setattr(caches, "summarize_version", recorded)
     summaries, request = Summaries(), api.GetTableStatsRequest(id=["db", "t"])

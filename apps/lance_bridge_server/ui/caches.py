@@ -9,7 +9,7 @@ import time
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge.catalog import Path
 from lance_bridge.dataset import VersionSummary, summarize_version, version_key
 from lance_bridge.paging import PageRequest, encode_token
+from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
 
@@ -151,8 +152,13 @@ class Summaries:
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _versions: OrderedDict[Any, VersionSummary] = field(default_factory=OrderedDict)
-    _latest: OrderedDict[tuple[str, ...], VersionSummary] = field(default_factory=OrderedDict)
-    """Of the tables that were read last, by their paths."""
+    _latest: weakref.WeakKeyDictionary[LanceBridgeNamespace, OrderedDict[Path, VersionSummary]] = (
+        field(default_factory=weakref.WeakKeyDictionary)
+    )
+    """Of the tables that were read last, by namespace object and path in the catalog.
+
+    A catalog that is called as the principal has an object for each caller.
+    """
 
     def read(self, namespace: LanceNamespace, request: Any) -> VersionSummary:
         """Return the summary of a table's latest version.
@@ -163,12 +169,8 @@ class Summaries:
         """
         child, path = catalog_at(namespace, request.id)
         if isinstance(child, LanceBridgeNamespace):
-            found = self._of_table(child, path)
-        else:
-            found = _summary_by_api(namespace, request)
-        with self._lock:
-            _put(self._latest, tuple(request.id), found, _MOST_TABLES)
-        return found
+            return self._of_table(child, path)
+        return _summary_by_api(namespace, request)
 
     def _of_table(self, namespace: LanceBridgeNamespace, path: Sequence[str]) -> VersionSummary:
         table = namespace.tables.load_by_id(path)
@@ -180,13 +182,34 @@ class Summaries:
             found = summarize_version(table, dataset)
         with self._lock:
             _put(self._versions, key, found, _MOST_VERSIONS)
+            latest = self._latest.setdefault(namespace, OrderedDict())
+            _put(latest, table.path, found, _MOST_TABLES)
         return found
 
-    def changed_last(self) -> list[tuple[tuple[str, ...], VersionSummary]]:
-        """Return the tables that were read last with their summaries, the latest change first."""
+    def changed_last(self, namespace: LanceNamespace) -> list[tuple[Path, VersionSummary]]:
+        """Return the tables that were read last with their summaries, the latest change first.
+
+        Args:
+            namespace: Only tables that were read by this object, or by those of its catalogs.
+        """
         with self._lock:
-            known = [(path, each) for path, each in self._latest.items() if each.changed_millis]
+            known = [
+                ((*parent, *path), each)
+                for parent, catalog in _connected_catalogs(namespace)
+                for path, each in self._latest.get(catalog, {}).items()
+                if each.changed_millis
+            ]
         return sorted(known, key=lambda each: each[1].changed_millis or 0, reverse=True)
+
+
+def _connected_catalogs(namespace: LanceNamespace) -> Iterator[tuple[Path, LanceBridgeNamespace]]:
+    """Yield the catalogs of a root that are connected, with their paths."""
+    if isinstance(namespace, LanceBridgeNamespace):
+        yield (), namespace
+    elif isinstance(namespace, FederatedNamespace):
+        for child in namespace.children:
+            if isinstance(child.made, LanceBridgeNamespace):
+                yield (child.name,), child.made
 
 
 def _put(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

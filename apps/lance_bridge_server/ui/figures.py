@@ -292,8 +292,12 @@ class Change:
 
 
 def latest_changes(ui: UiRequest) -> list[Change]:
-    """Return the latest changes of tables that pages have read and that the principal may read."""
-    found = ui.caches.summaries.changed_last()
+    """Return the latest changes of tables that pages have read and that the principal may read.
+
+    Catalogs that are called as the principal are left out: they may hide a table from one caller
+    that another has read.
+    """
+    found = ui.caches.summaries.changed_last(ui.gateway.namespace)
     authorizer, principal = ui.gateway.authorizer, ui.principal
     visible = set(authorizer.filter(principal, "list_tables", [path for path, _ in found]))
     allowed = (

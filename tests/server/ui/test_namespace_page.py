@@ -11,7 +11,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.memory_catalog import SERVERS
+from core.memory_catalog import SERVERS, MemoryNamespace
 from lance_namespace.errors import NamespaceNotFoundError, ServiceUnavailableError
 from server.gateways import cedar, clients, declare, memory_namespace
 from server.ui.browsers import HtmlPage
@@ -20,7 +20,9 @@ import lance_bridge
 from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset import summarize_version
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.access.authorizer import AllowAll
+from lance_bridge_server.gateway.callers import RootNamespaces
 from lance_bridge_server.redaction import PublicAnswers
 from lance_bridge_server.ui import browse, caches, figures
 from lance_bridge_server.ui.caches import Summaries
@@ -304,6 +306,59 @@ def test_the_latest_changes_are_of_tables_that_the_principal_may_read(visit_as: 
     text = _page(visit_as, "/ui", "bob").text.partition("Recently changed")[2]
     assert "prod.sales.plain" in text
     assert "articles" not in text
+
+
+def _written(directory: Path) -> Any:
+    """Return a catalog with the table ``db.t``."""
+    namespace = memory_namespace(directory)
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+    lance.write_dataset(pa.table({"id": [1]}), namespace_client=namespace, table_id=["db", "t"])
+    return namespace
+
+
+class _OfCaller:
+    """The namespace objects of a catalog that is called as the principal."""
+
+    def __init__(self, namespaces: dict[str, Any]) -> None:
+        self._namespaces = namespaces
+
+    def of(self, principal: Principal) -> Any:
+        return self._namespaces[principal.name]
+
+    def close(self) -> None:
+        for each in self._namespaces.values():
+            each.close()
+
+
+@pytest.mark.spec("server.md#the-catalogs-on-a-page", "server.md#caller-identity")
+def test_a_change_that_a_catalog_may_show_to_one_caller_only_is_shown_to_none(
+    tmp_path: Path,
+) -> None:
+    own = {name: _written(tmp_path / name) for name in ("shared", "private")}
+    of_caller: Any = _OfCaller(
+        {"ann": own["private"], "bob": memory_namespace(tmp_path / "of-bob")}
+    )
+    server = {**own, "private": memory_namespace(tmp_path / "of-server")}
+    callers = RootNamespaces(server, {"private": of_caller})
+    options = {"catalogs": server, "callers": callers}
+    with clients(FederatedNamespace(server), AllowAll(), **options) as visit_as:
+        for catalog in own:
+            found = _figures(visit_as, "t", path=f"{catalog}/db")
+            assert found["t"]["rows"] == ["1", 1]
+        changed = _page(visit_as, "/ui", "bob").text.partition("Recently changed")[2]
+    assert "shared.db.t" in changed
+    assert "private.db.t" not in changed
+
+
+def test_a_changed_table_is_named_once_with_its_whole_path(tmp_path: Path) -> None:
+    _written(tmp_path)
+    catalogs = {"prod": MemoryNamespace(uri=str(tmp_path), **{"default-namespace": "db"})}
+    with clients(FederatedNamespace(catalogs), AllowAll(), catalogs=catalogs) as visit_as:
+        for path in ("prod", "prod/db"):
+            assert _figures(visit_as, "t", path=path)["t"]["rows"] == ["1", 1]
+        page = _page(visit_as, "/ui")
+    assert page.links["prod.db.t"] == "/ui/table/prod/db/t"
+    assert "prod.t" not in page.links
 
 
 # -- other pages -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,9 @@ def test_fragments_of_large_rows_are_divided_among_tasks(tmp_path: Path) -> None
             512 << 20,
         ),
         ({MEMORY: "100m", "spark.master": "local[100]"}, 16 << 20),
+        ({MEMORY: "4g", "spark.master": "local[*]"}, (4 << 30) // (os.cpu_count() or 1)),
+        ({MEMORY: "4g", "spark.master": "local[*, 2]"}, (4 << 30) // (os.cpu_count() or 1)),
+        ({MEMORY: "4g", "spark.master": "local"}, 4 << 30),
         ({MEMORY: "67108864"}, 64 << 20),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -16,7 +17,7 @@ SETTINGS = (MEMORY, MASTER, CORES, CPUS)
 _LEAST = 16 * 2**20
 """The least memory of a task: batches of 1 MiB."""
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?")
-_LOCAL = re.compile(r"local(?:-cluster\[\s*\d+\s*,\s*|\[\s*)?(\d+)?")
+_LOCAL = re.compile(r"local(?:-cluster\[\s*\d+\s*,\s*|\[\s*)?(\d+|\*)?")
 
 
 def scan_memory(settings: Mapping[str, str | None]) -> int:
@@ -41,5 +42,8 @@ def scan_memory(settings: Mapping[str, str | None]) -> int:
 def _tasks_at_once(settings: Mapping[str, str | None]) -> int:
     """Return how many tasks an executor runs at once; 1 if its settings do not say so."""
     local = _LOCAL.match(settings.get(MASTER) or "")
-    cores = local[1] if local else settings.get(CORES)
+    if local and local[1] == "*":
+        cores: str | int | None = os.cpu_count()
+    else:
+        cores = local[1] if local else settings.get(CORES)
     return max(int(cores or 1) // int(settings.get(CPUS) or 1), 1)

@@ -42,6 +42,8 @@ READ_AHEAD = SCAN_BYTES // _AHEAD_PART
 
 _SAMPLE = 5
 """Rows that are decoded to know how large they are."""
+_SMALL_FILE = 64 * 2**10
+"""Bytes of a fragment whose rows are small enough, however well they are compressed."""
 _MOST_FILES = 8
 """Files of one scan whose columns are examined: the others are taken to have the same shares."""
 _DICTIONARY_BYTES = 32
@@ -410,6 +412,9 @@ def _decoded_bytes(stored: Sequence[_Stored], names: tuple[str, ...]) -> float:
     with_files = (each for each in stored if each.files)
     largest = max(with_files, key=lambda each: each.rows, default=None)
     if largest is None:
+        return 0
+    sizes = [each.file_size_bytes for each in largest.files]
+    if None not in sizes and sum(sizes) < _SMALL_FILE:
         return 0
     key = (largest.files[0].path, names)
     known = _cached.get(key)

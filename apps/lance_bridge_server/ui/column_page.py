@@ -137,7 +137,7 @@ def _histogram(values: pa.Array) -> tuple[list[Bar], Fact]:
         return [], ("", "")
     numbers = [each for each in _numbers(values) if math.isfinite(each)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    if low == high:
+    if low == high or not math.isfinite(high - low):
         return [], ("", "")
     counts = [0] * _BINS
     for each in numbers:

@@ -156,6 +156,7 @@ def test_a_column_that_does_not_exist_is_refused(client_of: Any, column: str) ->
         pa.array([None, None], pa.int32()),
         pa.array([float("nan"), float("inf"), 1.0, 2.0]),
         pa.array([1.5, 1.5]),
+        pa.array([-1.7e308, 0.0, 1.7e308]),
         pa.array([True, False, True]),
         pa.array([Decimal("1.50"), Decimal("2.25")]),
         pa.array([date(2026, 1, 1), date(1, 1, 1)]),

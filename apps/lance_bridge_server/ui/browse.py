@@ -159,9 +159,14 @@ async def _list_tables(ui: UiRequest, path: Sequence[str]) -> Result[Any]:
 
 
 def _most_names(ui: UiRequest) -> int:
-    if isinstance(ui.gateway.authorizer, AllowAll):
+    if _sees_all(ui):
         return _MOST_NAMES
     return max(_MOST_CHECKED, TableChoice.of(ui).page * _PAGE_SIZE + 1)
+
+
+def _sees_all(ui: UiRequest) -> bool:
+    """Return whether no table is hidden from the principal by the authorizer."""
+    return type(ui.gateway.authorizer) is AllowAll
 
 
 async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
@@ -343,7 +348,8 @@ async def load_tables(ui: UiRequest, answer: Any) -> TableListing:
 
 async def _load_few(ui: UiRequest, choice: TableChoice, names: list[str]) -> TableListing:
     """Return the page of a namespace all of whose entries are read."""
-    entries = await _entries(ui, choice.path, names, all_at_once=True)
+    # The namespace may have many more tables that the principal does not see.
+    entries = await _entries(ui, choice.path, names, all_at_once=_sees_all(ui))
     lines = [TableLine.of(choice.path, name, entries.get(name)) for name in names]
     formats = sorted({each.format for each in lines}, key=str.casefold)
     lines = [each for each in lines if choice.takes_name(each.name) and choice.takes(each.format)]

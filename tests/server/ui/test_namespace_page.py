@@ -158,6 +158,25 @@ def test_hidden_tables_are_neither_listed_nor_counted(visit_as: Any) -> None:
     assert "1\N{EN DASH}6 of 6 tables" in page.text
 
 
+def test_the_entries_of_hidden_tables_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prod, read = memory_namespace(tmp_path), []
+    declare(prod, *(f"sales.{name}" for name in ("plain", "secret")))
+    catalogs = FederatedNamespace({"prod": prod})
+    entry_of = figures.Entry.of
+
+    def recorded(record: TableRecord) -> figures.Entry:
+        read.append(record.path[-1])
+        return entry_of(record)
+
+    monkeypatch.setattr(figures.Entry, "of", recorded)
+    with clients(catalogs, cedar(tmp_path, POLICIES)) as visit_as:
+        page = _page(visit_as, "/ui/namespace/prod/sales", "bob")
+    assert _names(page) == read == ["plain"]
+    assert "Lance" in page.cells
+
+
 # -- figures ---------------------------------------------------------------------------------------
 
 

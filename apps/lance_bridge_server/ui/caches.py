@@ -37,6 +37,7 @@ _FRESH_SECONDS = 30.0
 _MOST_SECONDS = 600.0
 """How long they are used at most, while they are listed in the background."""
 _MOST_LISTINGS = 16
+_NOT_LISTED: tuple[list[str], float] = ([], float("-inf"))
 
 
 @dataclass
@@ -45,13 +46,15 @@ class _CachedNames:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while they are listed, so that concurrent requests list only once."""
-    names: list[str] = field(default_factory=list)
-    listed_at: float = float("-inf")
-    """By `time.monotonic`."""
+    listing: tuple[list[str], float] = _NOT_LISTED
+    """The names, and when they were listed by `time.monotonic`. Both are replaced at once, because
+    it is read without the lock.
+    """
 
-    def age(self) -> float:
-        """Return the age of the names in seconds."""
-        return time.monotonic() - self.listed_at
+    def names_and_age(self) -> tuple[list[str], float]:
+        """Return the names and their age in seconds."""
+        names, listed_at = self.listing
+        return names, time.monotonic() - listed_at
 
     def list_again(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
         """List the names, and cache them if that took long. Raises what the catalog raises."""
@@ -59,7 +62,7 @@ class _CachedNames:
         names = list(namespace.catalog.list_tables(path))
         now = time.monotonic()
         is_long = now - started >= _LONG_SECONDS
-        self.names, self.listed_at = (names, now) if is_long else ([], float("-inf"))
+        self.listing = (names, now) if is_long else _NOT_LISTED
         return names
 
 
@@ -97,13 +100,14 @@ class TableNames:
 
     def _names(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
         kept = self._cached_names(namespace, path)
-        if _FRESH_SECONDS < kept.age() <= _MOST_SECONDS:
+        names, age = kept.names_and_age()
+        if _FRESH_SECONDS < age <= _MOST_SECONDS:
             self._refresh(kept, namespace, path)
-        if kept.age() <= _MOST_SECONDS:
-            return kept.names
+        if age <= _MOST_SECONDS:
+            return names
         with kept.lock:
-            fresh = kept.age() <= _FRESH_SECONDS  # another request may have listed them
-            return kept.names if fresh else kept.list_again(namespace, path)
+            names, age = kept.names_and_age()  # another request may have listed them
+            return names if age <= _FRESH_SECONDS else kept.list_again(namespace, path)
 
     def _cached_names(self, namespace: LanceBridgeNamespace, path: Path) -> _CachedNames:
         with self._lock:
@@ -127,7 +131,7 @@ def _list_and_release(kept: _CachedNames, namespace: LanceBridgeNamespace, path:
     try:
         kept.list_again(namespace, path)
     except LanceNamespaceError as error:
-        kept.listed_at = float("-inf")  # the next page says why
+        kept.listing = _NOT_LISTED  # the next page says why
         _log.warning("The tables of %s could not be listed: %s", path, error)
     finally:
         kept.lock.release()

@@ -291,6 +291,27 @@ def test_old_names_are_listed_in_the_background(
     assert counted.count > 1
 
 
+def test_names_are_complete_if_the_background_stops_caching_them(
+    namespace: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = TableNames()
+    found = names.list_tables(namespace, _request(limit=None)).tables
+    [kept] = names._kept[namespace].values()
+
+    class Limit(float):
+        """Lists the names in the background as soon as their age was compared with it."""
+
+        def __ge__(self, age: float) -> bool:
+            kept.list_again(namespace, ("db",))  # quick now, so they are not cached
+            return float(self) >= age
+
+    monkeypatch.setattr(caches, "_LONG_SECONDS", 1e9)
+    monkeypatch.setattr(caches, "_MOST_SECONDS", Limit(600.0))
+    assert names.list_tables(namespace, _request(limit=None)).tables == found
+    assert len(found) == 100
+    assert counted.count == 2
+
+
 def test_a_listing_that_fails_in_the_background_is_not_shown_for_long(
     namespace: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

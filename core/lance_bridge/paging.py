@@ -75,9 +75,15 @@ def names_of_all_pages(list_page: Callable[[Any], Any], request: Any, field: str
         InternalError: (18) a page has the token of its own request, so it would repeat.
         LanceNamespaceError: what the listing raises.
     """
+    for page in all_pages(list_page, request):
+        yield from getattr(page, field)
+
+
+def all_pages(list_page: Callable[[Any], Any], request: Any) -> Iterator[Any]:
+    """Yield the responses of a listing; for arguments and errors see `names_of_all_pages`."""
     while True:
         answer = list_page(request)
-        yield from getattr(answer, field)
+        yield answer
         if not answer.page_token:
             return
         require_progress(request, answer)

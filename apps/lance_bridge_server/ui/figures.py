@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset import VersionSummary
 from lance_bridge.errors import OF_ONE_OBJECT, TableNotWrittenError, invalid
-from lance_bridge.paging import names_of_all_pages
+from lance_bridge.paging import all_pages
 
 from .caches import catalog_at
 from .rendering import PRIVATE_HEADERS, address, format_bytes, format_count, format_time
@@ -191,6 +191,8 @@ def figures_of(summary: VersionSummary) -> dict[str, Figure]:
 _COUNT_SECONDS = 5.0
 _MOST_COUNTED = 500
 """Namespaces whose tables are counted."""
+_COUNT_PAGE = 1_000
+"""Names that are listed at once, so that the time limit ends a long listing."""
 
 
 async def send_counts(ui: UiRequest) -> Response:
@@ -236,43 +238,43 @@ def count_objects(namespace: LanceNamespace, levels: int | None) -> Counts:
     Raises:
         LanceNamespaceError: The first listing failed.
     """
-    counts, pending, read = Counts(), deque[list[str]]([[]]), 0
-    while pending and read < _MOST_COUNTED:
+    counts, pending = Counts(), deque[list[str]]([[]])
+    for _ in range(_MOST_COUNTED):
         path = pending.popleft()
         try:
-            children, tables = _contents(namespace, path, levels)
+            for children, tables in _contents(namespace, path, levels):
+                counts.namespaces += len(children)
+                counts.tables += len(tables)
+                pending.extend([*path, name] for name in children)
         except ServiceUnavailableError:
-            if not read:
+            if counts == Counts() and not path:
                 raise
             counts.is_complete = False
             return counts
-        counts.namespaces += len(children)
-        counts.tables += len(tables)
-        pending.extend([*path, name] for name in children)
-        read += 1
-    counts.is_complete = not pending
+        if not pending:
+            return counts
+    counts.is_complete = False
     return counts
 
 
 def _contents(
     namespace: LanceNamespace, path: list[str], levels: int | None
-) -> tuple[list[str], list[str]]:
-    """Return the namespaces and the tables in a namespace."""
-    children: list[str] = []
-    tables: list[str] = []
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the namespaces and the tables in a namespace, page by page."""
     if levels is None or len(path) < levels:
-        request: Any = api.ListNamespacesRequest(id=path)
-        children = _list_all(namespace.list_namespaces, request, "namespaces")
+        request: Any = api.ListNamespacesRequest(id=path, limit=_COUNT_PAGE)
+        for page in _pages(namespace.list_namespaces, request):
+            yield page.namespaces, []
     if levels is None or len(path) == levels:
-        tables = _list_all(namespace.list_tables, api.ListTablesRequest(id=path), "tables")
-    return children, tables
+        request = api.ListTablesRequest(id=path, limit=_COUNT_PAGE)
+        for page in _pages(namespace.list_tables, request):
+            yield [], page.tables
 
 
-def _list_all(list_page: Callable[[Any], Any], request: Any, field_: str) -> list[str]:
+def _pages(list_page: Callable[[Any], Any], request: Any) -> Iterator[Any]:
     # The level has no such objects, or the namespace was dropped.
     with suppress(InvalidInputError, UnsupportedOperationError, NamespaceNotFoundError):
-        return list(names_of_all_pages(list_page, request, field_))
-    return []
+        yield from all_pages(list_page, request)
 
 
 # -- changes ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from server.ui.chromium import (
     DESKTOP,
     HOSTILE,
@@ -258,6 +258,23 @@ def test_counts_of_catalogs_are_filled_in(ann: Tab) -> None:
     ann.open("/ui")
     many = ann.page.get_by_role("region", name="Catalogs").locator("tr").filter(has_text="many")
     expect(many.get_by_role("cell", name="130", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize(("headers", "requests"), [({}, 1), ({"Retry-After": "0.01"}, 5)])
+def test_counts_are_requested_again_if_the_server_says_when(
+    ann: Tab, headers: dict[str, str], requests: int
+) -> None:
+    found: list[str] = []
+
+    def refuse(route: Route) -> None:
+        found.append(route.request.url)
+        route.fulfill(status=503, headers=headers)
+
+    ann.page.route("**/ui/counts/many", refuse)
+    ann.open("/ui")
+    many = ann.page.get_by_role("region", name="Catalogs").locator("tr").filter(has_text="many")
+    expect(many.locator("[data-figure=tables]")).to_have_text("\N{EN DASH}")
+    assert len(found) == requests
 
 
 def test_tables_are_listed_without_scripts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.gateway.callers import RootNamespaces
 from lance_bridge_server.redaction import PublicAnswers
 from lance_bridge_server.ui import browse, caches, figures
-from lance_bridge_server.ui.caches import Summaries
+from lance_bridge_server.ui.caches import Summaries, TableNames
+from lance_bridge_server.ui.request import VisibleNamespace
 
 from .conftest import TABLES, DeadNamespace, GetPage, create_articles
 
@@ -314,6 +316,38 @@ def test_counts_that_are_not_complete_say_so() -> None:
     found = figures.count_objects(Endless(), None)
     assert (found.namespaces, found.tables, found.is_complete) == (6, 2, False)
     assert found.figures()["tables"] == ("2+", 2)
+
+
+@pytest.mark.spec("server.md#the-catalogs-on-a-page")
+def test_tables_are_counted_until_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, *(f"db.t{i}" for i in range(10)))
+    monkeypatch.setattr(figures, "_COUNT_PAGE", 3)
+    monkeypatch.setattr(figures, "_COUNT_SECONDS", 60.0)
+    list_tables = TableNames.list_tables
+
+    def slow(names: TableNames, *given: Any, **more: Any) -> Any:
+        answer = list_tables(names, *given, **more)
+        if "t5" in answer.tables:
+            limits[-1].deadline = float("-inf")
+        return answer
+
+    limits: list[VisibleNamespace] = []
+
+    class Recorded(VisibleNamespace):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            limits.append(self)
+
+    monkeypatch.setattr(figures, "VisibleNamespace", Recorded)
+    with clients(FederatedNamespace({"prod": namespace}), AllowAll()) as visit_as:
+        count = partial(visit_as("ann"), "GET", "/ui/counts/prod")
+        assert count().json()["figures"]["tables"] == ["10", 10]
+        monkeypatch.setattr(TableNames, "list_tables", slow)
+        found = count().json()["figures"]
+    assert found == {"namespaces": ["1+", 1], "tables": ["6+", 6]}
 
 
 @pytest.mark.spec("server.md#the-catalogs-on-a-page")

@@ -34,7 +34,8 @@ async function loadFigures(address) {
     const response = await fetch(address, { headers: { Accept: "application/json" } });
     if (response.redirected) return null;  // the session has ended
     if (response.ok) return (await response.json()).figures;
-    if (response.status !== 429 && response.status !== 503) return null;
+    const canRetry = response.status === 503 && response.headers.has("Retry-After");
+    if (response.status !== 429 && !canRetry) return null;
     const seconds = Number(response.headers.get("Retry-After")) || 1;
     await new Promise((done) => { setTimeout(done, seconds * 1000); });
   }

@@ -69,18 +69,24 @@ class _Sink(io.BufferedIOBase):
         """Handle an error of a write; return the number of bytes to report as written."""
         raise NotImplementedError
 
-    def discard(self) -> None:
-        """Let what is buffered go nowhere: Python writes it when it ends, and would fail again."""
-        with suppress(OSError, ValueError, AttributeError):
-            number = self._target.fileno()
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, number)
-            os.close(nowhere)
+    def discard_unwritable(self) -> None:
+        """Discard what is buffered if it cannot be written: Python would fail to, when it ends.
+
+        Not after a failed write: later writes would seem to succeed, such as those of a server's
+        audit log.
+        """
+        try:
+            self._target.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError, AttributeError):
+                number = self._target.fileno()
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, number)
+                os.close(nowhere)
 
 
 class _Output(_Sink):
     def fail(self, error: OSError, length: int) -> int:  # noqa: ARG002 - nothing was written
-        self.discard()
         raise OutputError(error) from error
 
 
@@ -88,7 +94,6 @@ class _Errors(_Sink):
     """Ignores errors: there is no other place to report them."""
 
     def fail(self, error: OSError, length: int) -> int:  # noqa: ARG002 - there is no other place
-        self.discard()
         return length
 
 
@@ -144,6 +149,11 @@ def _wrap(stream: TextIO | None, kind: type[_Sink]) -> TextIO:
 
 
 def _unwrap(stream: TextIO, before: TextIO | None) -> None:
-    if stream is not before and isinstance(stream, io.TextIOWrapper):
-        with suppress(OutputError, ValueError):
-            stream.detach()
+    if stream is before or not isinstance(stream, io.TextIOWrapper):
+        return
+    with suppress(OutputError, ValueError):
+        stream.flush()
+    if isinstance(stream.buffer, _Sink):
+        stream.buffer.discard_unwritable()
+    with suppress(OutputError, ValueError):
+        stream.detach()

@@ -18,6 +18,7 @@ import yaml
 
 from lance_bridge.exit_codes import FAILED, MISUSED, PIPE_CLOSED
 from lance_bridge_cli import main
+from lance_bridge_cli.streams import OutputError, checked_streams
 
 from .conftest import Lake
 from .program import PROGRAM, at_terminal
@@ -152,6 +153,39 @@ def test_the_program_ends_without_a_traceback(redirected: str, code: int, said: 
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == said
     assert done.returncode == code
+
+
+@pytest.mark.parametrize("length", [1, 100_000], ids=["buffered", "longer than the buffer"])
+def test_each_write_to_a_full_disk_fails(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("wb") as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full))
+        with pytest.raises(SystemExit) as end:
+            _print_repeatedly("x" * length)
+    assert end.value.code == FAILED
+
+
+@checked_streams()
+def _print_repeatedly(text: str) -> None:
+    for _ in range(3):
+        with pytest.raises(OutputError, match="No space left"):
+            print(text, flush=True)
+    print(text)
+
+
+def test_standard_error_is_written_again_after_a_write_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    capacity = os.write(writer, b"." * (16 << 20))
+    with os.fdopen(reader, "rb") as read, os.fdopen(writer, "wb") as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, line_buffering=True))
+        with checked_streams():
+            print("while the pipe is full", file=sys.stderr)
+            assert read.read(capacity) == b"." * capacity
+            print("afterwards", file=sys.stderr)
+        os.set_blocking(reader, False)
+        assert read.read().splitlines()[-1] == b"afterwards"
 
 
 # -- encodings -------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from servers.processes import wait_until
 
 from lance_bridge.dataset_versions import VersionChange, VersionChanges
 from lance_bridge.testing.calls import ipc
+from lance_bridge_cli.streams import checked_streams
 from lance_bridge_server.access.audit import LOGGER, AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.access.authorizer import AllowAll
@@ -321,6 +324,21 @@ def test_a_full_device_is_noticed() -> None:
     log = open_audit_log(Path("/dev/full"), rotation="external", refuse_changes=True)
     with pytest.raises(Exception, match="audit log cannot be written"):
         log.write_before_change({"event": "decision"})
+
+
+def test_full_standard_output_refuses_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("wb") as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full))
+        with pytest.raises(SystemExit):
+            _write_to_standard_output()
+
+
+@checked_streams()
+def _write_to_standard_output() -> None:
+    log = open_audit_log("stdout", refuse_changes=True)
+    for _ in range(3):
+        with pytest.raises(ServiceUnavailableError, match="audit log cannot be written"):
+            log.write_before_change({"event": "decision"})
 
 
 def test_files_are_rotated(tmp_path: Path) -> None:

@@ -334,3 +334,40 @@ def test_the_default_catalog_is_used_if_exactly_one_argument_is_missing(config: 
     ):
         assert "no catalog 'nothing'" in run(*command, code=1).stderr, command
     assert "Missing argument" in run("table", "rename", "sales.orders", code=2).stderr
+
+
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["table", "rename", "prod", "sales.orders"],
+        ["table", "rename", "other", "sales.orders"],
+        ["table", "rename", "hive", "sales.orders"],
+        ["table", "rename", "federated", "sales.orders"],
+        ["table", "rename", "dir", "sales.orders"],
+        ["table", "properties", "set", "prod", "sales.orders"],
+        ["ns", "describe", "other"],
+    ],
+    ids=" ".join,
+)
+def test_the_default_catalog_is_not_used_if_a_catalog_is_given(
+    config: Path, command: list[str]
+) -> None:
+    config.write_text(f"default: prod\n{WITH_COMMENTS}")
+    assert "Missing argument" in run(*command, code=2).stderr
+
+
+@pytest.mark.spec("cli.md#which-catalog", "cli.md#confirmation")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["table", "drop", "staging"],
+        ["ns", "drop", "staging", "--cascade"],
+        ["managed", "discard", "sales.orders", "--versions", "2"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_drop_never_use_the_default_catalog(config: Path, command: list[str]) -> None:
+    config.write_text(f"default: prod\n{WITH_COMMENTS}")
+    for given in (command, [*command, "--yes"]):
+        assert "Missing argument" in run(*given, code=2).stderr

@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx
 import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import ServiceUnavailableError
+from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 from prometheus_client.parser import text_string_to_metric_families
 from server.gateways import done, refused, serve_app
 from servers.processes import wait_until
@@ -27,7 +28,7 @@ from lance_bridge_doctor import Diagnosis
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway.breakers import ReadinessSettings, RunningReads
+from lance_bridge_server.gateway.breakers import CatalogState, ReadinessSettings, RunningReads
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits
 from lance_bridge_server.queries.pool import Run
@@ -415,6 +416,60 @@ def test_a_table_that_cannot_be_read_does_not_stop_its_catalog(
         down.table_error = None
         done(describe(client))
         assert down.described == 4
+
+
+class PartlyDown(Breakable):
+    """A catalog that fails for the statistics of some tables, and for the namespace ``a``."""
+
+    STOPPED = ServiceUnavailableError("no answer")
+    ERRORS = {"stopped": STOPPED, "denied": PermissionDeniedError("not allowed")}  # noqa: RUF012
+    is_down = False
+    """Whether probes fail, too."""
+
+    def list_namespaces(self, request: Any) -> Any:
+        if request.id or self.is_down:
+            raise self.STOPPED
+        return api.ListNamespacesResponse(namespaces=["a"])
+
+    def get_table_stats(self, request: Any) -> Any:
+        if request.id[-1] in self.ERRORS:
+            raise self.ERRORS[request.id[-1]]
+        fragments = SimpleNamespace(num_fragments=1)
+        return SimpleNamespace(num_rows=1, total_bytes=1, num_indices=0, fragment_stats=fragments)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/ui/figures/down?table=t&table=denied", ["note_answer"]),
+        ("/ui/figures/down?table=t&table=stopped", ["suspect"]),
+        ("/ui/figures/down?table=denied&table=stopped", ["suspect"]),
+        ("/ui/figures/down?table=denied", []),
+        ("/ui/counts/down", ["suspect"]),
+    ],
+)
+def test_figures_count_as_an_answer_only_if_their_catalog_has_responded(
+    monkeypatch: pytest.MonkeyPatch, path: str, expected: list[str]
+) -> None:
+    catalogs = {"down": PartlyDown()}
+    with served(catalogs, timeout=60.0) as client:
+        found: list[str] = []
+        for name in ("note_answer", "suspect"):
+            record = partial(found.append, name)
+            monkeypatch.setattr(CatalogState, name, lambda _state, record=record: record())
+        assert client.get(path).json()["figures"]
+    assert found == expected
+
+
+def test_figures_that_all_fail_stop_the_calls_of_their_catalog(
+    catalogs: dict[str, Breakable],
+) -> None:
+    down = PartlyDown()
+    with served({**catalogs, "down": down}) as client:
+        path = "/ui/figures/down?table=stopped"
+        assert "problem" in client.get(path).json()["figures"]["stopped"]
+        down.is_down = True
+        until(lambda: client.get(path).status_code == 503)
 
 
 class SlowProbe(Breakable):

@@ -229,6 +229,13 @@ class CatalogState:
             self._taken.append(0.0)
             self._patience = min(self.timeout, _PATIENCE_SECONDS)
 
+    def note(self, has_answered: bool | None) -> None:
+        """Record what a call shows: that it has responded, may be down (False), or neither."""
+        if has_answered:
+            self.note_answer()
+        elif has_answered is not None:
+            self.suspect()
+
     def suspect(self) -> None:
         """Probe the catalog, and if it does not respond, refuse calls until it does."""
         with self._lock:

@@ -74,9 +74,15 @@ from .limits import Limits, Slot
 from .threads import OperationThreads, SingleFlight, TimeLimit, Use
 
 T = TypeVar("T")
+HasAnswered = Callable[[Any], bool | None]
+"""Returns whether a result shows that its catalog responded; see `Gateway.run`."""
 
 _READERS = 4
 """How many large JSON bodies are parsed at once: Python runs one thread at a time."""
+
+
+def _any_result(_result: object) -> bool:
+    return True
 
 
 @dataclass
@@ -221,6 +227,7 @@ class Gateway:
         catalog: CatalogState | None = None,
         *,
         query: Run | None = None,
+        has_answered: HasAnswered = _any_result,
     ) -> T:
         """Run work for a request in one of the threads for operations.
 
@@ -229,12 +236,15 @@ class Gateway:
             seconds: How long it may take.
             catalog: As for `run`.
             query: As for `run`.
+            has_answered: As for `run`.
 
         Raises:
             ServiceUnavailableError: (17) it took longer, or no thread was free.
         """
         limit = TimeLimit(min(seconds, self.limits.operation_seconds))
-        return await self.run(request, work, operation, limit, catalog, query=query)
+        return await self.run(
+            request, work, operation, limit, catalog, query=query, has_answered=has_answered
+        )
 
     def catalog_of(self, id: Sequence[str] | None) -> CatalogState | None:
         """Return the catalog that an identifier begins with; None for the root of a federation."""
@@ -265,12 +275,15 @@ class Gateway:
         catalog: CatalogState | None = None,
         *,
         query: Run | None = None,
+        has_answered: HasAnswered = _any_result,
     ) -> T:
         """Run work as `work` does, within a time that has begun.
 
         Args:
             catalog: The catalog that it calls, if it calls one.
             query: Ends the work if it is a query.
+            has_answered: Returns whether a result shows that the catalog responded; False if it
+                may be down, None if the result does not tell.
 
         Raises:
             CatalogUnavailableError: (17) the catalog does not respond.
@@ -303,7 +316,7 @@ class Gateway:
             raise
         finally:
             slow.cancel()
-        catalog.note_answer()
+        catalog.note(has_answered(result))
         return result
 
     def _end_requests(self, catalog: CatalogState) -> None:

@@ -37,7 +37,13 @@ from lance_bridge.paging import all_pages
 
 from .caches import catalog_at
 from .rendering import PRIVATE_HEADERS, address, format_bytes, format_count, format_time
-from .request import OPERATION_BY_NAME, UiRequest, VisibleNamespace, error_text
+from .request import (
+    OPERATION_BY_NAME,
+    PageTimeLimitError,
+    UiRequest,
+    VisibleNamespace,
+    error_text,
+)
 
 # -- entries ---------------------------------------------------------------------------------------
 
@@ -136,33 +142,50 @@ async def send_figures(ui: UiRequest) -> Response:
     work = partial(_read_figures, ui, path, names, time.monotonic() + _SECONDS)
     operation, seconds = OPERATION_BY_NAME["get_table_stats"], _SECONDS + _GRACE_SECONDS
     catalog = ui.gateway.catalog_of(path)
-    found = await ui.gateway.work(ui.http, work, operation, seconds, catalog)
-    return JSONResponse({"figures": found}, headers=dict(PRIVATE_HEADERS))
+    found = await ui.gateway.work(
+        ui.http, work, operation, seconds, catalog, has_answered=_has_answered
+    )
+    figures = {name: each.shown for name, each in found.items()}
+    return JSONResponse({"figures": figures}, headers=dict(PRIVATE_HEADERS))
+
+
+@dataclass(frozen=True)
+class _TableFigures:
+    """The figures of a table, or why there are none."""
+
+    shown: Mapping[str, Figure | str]
+    has_answered: bool | None = True
+    """Whether the catalog responded; None if that is unknown."""
+
+
+def _has_answered(found: Mapping[str, _TableFigures]) -> bool | None:
+    """Return whether the catalog responded: not if it failed for one table; None if unknown."""
+    known = {each.has_answered for each in found.values()}
+    return False if False in known else (True in known or None)
 
 
 def _read_figures(
     ui: UiRequest, path: Sequence[str], names: Sequence[str], deadline: float
-) -> dict[str, Any]:
+) -> dict[str, _TableFigures]:
     read = partial(_figures_of, ui, path, deadline)
     with ThreadPoolExecutor(_FIGURE_THREADS) as threads:
         return dict(zip(names, threads.map(read, names), strict=True))
 
 
-def _figures_of(
-    ui: UiRequest, path: Sequence[str], deadline: float, name: str
-) -> Mapping[str, Figure | str]:
+def _figures_of(ui: UiRequest, path: Sequence[str], deadline: float, name: str) -> _TableFigures:
     if time.monotonic() > deadline:
-        return {"problem": "The time limit was exceeded"}
+        return _TableFigures({"problem": "The time limit was exceeded"}, None)
     operation = OPERATION_BY_NAME["get_table_stats"]
     try:
         summary = ui.gateway.call_sync(
             ui.http, operation, {"id": [*path, name]}, _same, method=ui.caches.summaries.read
         )
     except TableNotWrittenError:
-        return {"problem": "declared, no data yet"}
+        return _TableFigures({"problem": "declared, no data yet"})
     except LanceNamespaceError as error:
-        return {"problem": error_text(error)}
-    return figures_of(summary)
+        is_down = isinstance(error, ServiceUnavailableError)
+        return _TableFigures({"problem": error_text(error)}, False if is_down else None)
+    return _TableFigures(figures_of(summary))
 
 
 def _same(result: Any) -> Any:
@@ -210,7 +233,9 @@ async def send_counts(ui: UiRequest) -> Response:
     work = partial(count_objects, namespace, levels)
     operation, seconds = OPERATION_BY_NAME["list_namespaces"], _COUNT_SECONDS + _GRACE_SECONDS
     catalog = ui.gateway.catalog_of(path)
-    found: Counts = await ui.gateway.work(ui.http, work, operation, seconds, catalog)
+    found: Counts = await ui.gateway.work(
+        ui.http, work, operation, seconds, catalog, has_answered=lambda each: not each.has_failed
+    )
     return JSONResponse({"figures": found.figures()}, headers=dict(PRIVATE_HEADERS))
 
 
@@ -221,6 +246,8 @@ class Counts:
     namespaces: int = 0
     tables: int = 0
     is_complete: bool = True
+    has_failed: bool = False
+    """Whether the catalog did not respond to a listing."""
 
     def figures(self) -> dict[str, Figure]:
         """Return the numbers as figures."""
@@ -246,10 +273,11 @@ def count_objects(namespace: LanceNamespace, levels: int | None) -> Counts:
                 counts.namespaces += len(children)
                 counts.tables += len(tables)
                 pending.extend([*path, name] for name in children)
-        except ServiceUnavailableError:
+        except ServiceUnavailableError as error:
             if counts == Counts() and not path:
                 raise
             counts.is_complete = False
+            counts.has_failed = not isinstance(error, PageTimeLimitError)
             return counts
         if not pending:
             return counts

@@ -196,6 +196,10 @@ def error_text(error: LanceNamespaceError) -> str:
 # -- namespaces that a principal sees --------------------------------------------------------------
 
 
+class PageTimeLimitError(ServiceUnavailableError):
+    """A page has no time left for a call, which was not made."""
+
+
 @dataclass
 class VisibleNamespace(LanceNamespace):
     """Lists and describes the objects in one namespace, with identifiers relative to it.
@@ -232,7 +236,7 @@ class VisibleNamespace(LanceNamespace):
         """Run an operation. Raises ServiceUnavailable (17) after the deadline."""
         started = time.monotonic()
         if started > self.deadline:
-            raise ServiceUnavailableError("The time limit of this page was exceeded")
+            raise PageTimeLimitError("The time limit of this page was exceeded")
         fields = request.model_dump(exclude_none=True)
         fields["id"] = [*self.parent, *(request.id or ())]
         http, known = self.ui.http, OPERATION_BY_NAME[operation]

@@ -498,10 +498,15 @@ def test_a_fault_of_the_server_is_internal_and_the_log_has_its_cause(
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v2/table/films$t/describe", f"{TABLE}/vacuum", "/v1/table/t/", "/%00"]
+    "path", ["/v1", "/v2/table/films$t/describe", f"{TABLE}/vacuum", "/v1/table/t/", "/%00"]
 )
 def test_an_unknown_route_is_not_found(http: httpx.Client, path: str) -> None:
     refused(http.post(path), 404, 13)
+
+
+def test_the_root_is_for_browsers(http: httpx.Client) -> None:
+    refused(http.get("/"), 404, 13)
+    refused(http.post("/"), 405, 13)
 
 
 @pytest.mark.parametrize(

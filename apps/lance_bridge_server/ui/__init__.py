@@ -35,8 +35,6 @@ from .table_page import TagPages
 
 _log = logging.getLogger(__name__)
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-
 Show = Callable[[UiRequest], Awaitable[Response]]
 
 
@@ -90,7 +88,7 @@ def ui_routes(gateway: Gateway, process: Process) -> list[Route]:
     pages += _health_pages(HealthPages(gateway, process, sign_in.forms))
     pages.append(Page("ui_missing", f"{ROOT}/{{path:path}}", _show_missing))
     return [
-        Route("/", _lead_to_pages, methods=_METHODS),
+        Route("/", _lead_to_pages, methods=["GET"]),
         Route(f"{ROOT}/static/{{name}}", _send_file, methods=["GET"]),
         *(_route(sign_in, gateway, process, caches, page) for page in pages),
     ]
@@ -167,7 +165,7 @@ async def _show_missing(ui: UiRequest) -> Response:
 
 async def _lead_to_pages(request: Request) -> Response:
     """Redirect a browser that opens the address of the server. Raises HTTPException for clients."""
-    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+    if "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     return redirect(ROOT)
 

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 import zipimport
 from collections.abc import Iterator
@@ -278,6 +279,21 @@ def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str
     with paused(the_pid(spark)), set_conf(spark, TIMEOUT, "100ms"), timeout:
         names(spark, catalog)
     assert names(spark, catalog) == ["t"]
+
+
+def test_a_process_is_not_idle_until_it_has_answered_a_call_that_timed_out(
+    spark: Any, catalog: str
+) -> None:
+    names(spark, catalog)
+    pid = the_pid(spark)
+    with paused(pid), set_conf(spark, TIMEOUT, "100ms"):
+        with set_conf(spark, IDLE, "100ms"), pytest.raises(PySparkException, match="timeout"):
+            names(spark, catalog)
+        time.sleep(2)  # An idle process would be ended in the meantime.
+        with pytest.raises(PySparkException, match="timeout"):
+            names(spark, catalog)
+    assert names(spark, catalog) == ["t"]
+    assert the_pid(spark) == pid
 
 
 @pytest.mark.parametrize(

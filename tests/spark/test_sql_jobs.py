@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from .processes import kill, the_pid
+from .sql_helpers import set_conf
 from .tables import unity_catalog
 
 pytestmark = [
@@ -55,3 +57,17 @@ def test_jobs_run_in_a_process_that_replaced_another(spark: Any, catalog: str) -
     assert backfill(spark, catalog, table, "id") == [0, 1, 2, 3]
     kill(the_pid(spark))
     assert backfill(spark, catalog, table, "id * 2") == [0, 2, 4, 6]
+
+
+def test_a_job_may_take_longer_than_other_calls(spark: Any, catalog: str) -> None:
+    table = made(spark, catalog, "slow")
+
+    def wait(value: int) -> int:
+        time.sleep(0.5)
+        return value
+
+    spark.udf.register("slow", wait, "long")
+    with set_conf(spark, "spark.lance_bridge.service.timeout", "1s"):
+        spark.sql(f"CALL {catalog}.system.backfill('{table}', 'found', 'slow(id)')")
+    rows = spark.sql(f"SELECT found FROM {table} ORDER BY id").collect()
+    assert [row.found for row in rows] == [0, 1, 2, 3]

@@ -130,7 +130,7 @@ final class Procedures {
       ObjectNode access = SessionGateway.open(service.python());
       try {
         call.set("spark", access);
-        return ask(call);
+        return service.runJobs("call_procedure", call);
       } finally {
         SessionGateway.close(access);
       }

@@ -165,7 +165,13 @@ final class PythonProcess {
     return pending.isEmpty() && connections.get() == 0 && System.nanoTime() - lastUsed > time.toNanos();
   }
 
-  /** Send a call and wait for the response. */
+  /**
+   * Send a call and wait for the response.
+   *
+   * <p>After a timeout the call stays pending until Python answers, so that the process does not count as idle.
+   *
+   * @param timeout how long to wait, or null for no limit
+   */
   Message ask(ObjectNode json, List<byte[]> parts, Duration timeout) throws EndedException, TimeoutException {
     long id = ids.incrementAndGet();
     Call call = new Call();
@@ -176,8 +182,9 @@ final class PythonProcess {
         // The reader may have failed the pending calls before this one was added.
         call.answer.completeExceptionally(new EndedException(call.begun));
       }
-      return call.answer.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
+      return timeout == null ? call.answer.get() : call.answer.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
     } catch (IOException error) {
+      pending.remove(id);
       throw new EndedException(false);
     } catch (ExecutionException error) {
       throw new EndedException(call.begun);
@@ -185,7 +192,6 @@ final class PythonProcess {
       Thread.currentThread().interrupt();
       throw LanceException.unavailable("The statement was interrupted while Python answered");
     } finally {
-      pending.remove(id);
       lastUsed = System.nanoTime();
     }
   }
@@ -226,14 +232,12 @@ final class PythonProcess {
   }
 
   private void take(Message message) {
-    Call call = pending.get(message.json.path("id").asLong());
-    if (call == null) {
-      return; // the call has timed out
-    }
+    long id = message.json.path("id").asLong();
     if (message.json.path("begun").asBoolean()) {
-      call.begun = true;
+      pending.get(id).begun = true;
     } else {
-      call.answer.complete(message);
+      lastUsed = System.nanoTime();
+      pending.remove(id).answer.complete(message);
     }
   }
 

@@ -40,9 +40,10 @@ final class PythonService {
   /**
    * Send a call and wait for the response. If the process ends first, retry with a new one, unless that could make a
    * change twice.
+   *
+   * @param timeout how long to wait, or null for no limit
    */
-  Message ask(ObjectNode call, List<byte[]> parts, Effect effect) {
-    Duration timeout = ServiceSettings.timeout();
+  Message ask(ObjectNode call, List<byte[]> parts, Effect effect, Duration timeout) {
     for (int attempt = 1; ; attempt++) {
       try {
         return runner.running(ServiceSettings.idle()).ask(call, parts, timeout);

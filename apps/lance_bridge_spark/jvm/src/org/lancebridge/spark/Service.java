@@ -3,6 +3,7 @@ package org.lancebridge.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -112,10 +113,15 @@ final class Service {
 
   /** Call an operation that sends or returns bytes in addition to JSON. */
   Message call(String operation, ObjectNode arguments, List<byte[]> parts) throws LanceException {
+    return call(operation, arguments, parts, ServiceSettings.timeout());
+  }
+
+  private Message call(String operation, ObjectNode arguments, List<byte[]> parts, Duration timeout)
+      throws LanceException {
     ObjectNode call = object().put("op", operation);
     call.set("catalog", catalog);
     call.set("args", arguments);
-    Message answer = PythonService.of(python()).ask(call, parts, effectOf(operation));
+    Message answer = PythonService.of(python()).ask(call, parts, effectOf(operation), timeout);
     JsonNode error = answer.json.path("error");
     if (!error.isMissingNode()) {
       throw new LanceException(error.path("code").asInt(), error.path("message").asText());
@@ -134,6 +140,15 @@ final class Service {
   JsonNode ask(String operation, ObjectNode arguments) {
     try {
       return call(operation, arguments);
+    } catch (LanceException error) {
+      throw error.unchecked();
+    }
+  }
+
+  /** Call an operation that runs jobs, which have no timeout: cancelling the statement cancels them. */
+  Message runJobs(String operation, ObjectNode arguments) {
+    try {
+      return call(operation, arguments, List.of(), null);
     } catch (LanceException error) {
       throw error.unchecked();
     }

@@ -36,7 +36,10 @@ _OURS = "lance."
 _DELEGATE = "delegate"
 """The one of these that names another class, and is no property of a catalog."""
 LEFT_OUT = "left_out"
-"""The property that names the secrets that a catalog was registered with, in a session without."""
+"""The property that names the secrets that a catalog of an earlier session was registered with.
+
+A session whose own settings have these secrets does not need it.
+"""
 _LEAST_SECONDS = 300.0
 """A task fetches new credentials if those it gets expire sooner than this."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
@@ -61,14 +64,21 @@ class CatalogAddress:
         """
         from lance_bridge.registry import require_lance_bridge  # noqa: PLC0415 - see the top
 
-        if LEFT_OUT in self.properties:
+        missing = missing_secrets(self.properties)
+        if missing:
             raise invalid(
                 f"Catalog '{self.name}' was registered in an earlier session with secrets "
-                f"({self.properties[LEFT_OUT]}), which this one does not have: call "
+                f"({', '.join(missing)}), which this one does not have: call "
                 "lance_bridge_spark.register(spark)"
             )
         namespace = _connect_once(self.name, tuple(sorted(self.properties.items())))
         return require_lance_bridge(namespace, self.name, "Give Spark the location of its table")
+
+
+def missing_secrets(properties: Mapping[str, str]) -> list[str]:
+    """Return the secrets that a catalog was registered with, and that its properties lack."""
+    keys = (key.strip() for key in properties.get(LEFT_OUT, "").split(","))
+    return [key for key in keys if key and key not in properties]
 
 
 @lru_cache(maxsize=32)
@@ -231,6 +241,9 @@ def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
                 rest = rest.removeprefix(_OURS) if rest.startswith(_OURS) else ""
             if rest and (name, rest) != (SESSION_CATALOG, _DELEGATE):
                 properties[rest] = value
+    for properties in found.values():
+        if not missing_secrets(properties):
+            properties.pop(LEFT_OUT, None)
     classes = {name: settings.get(CATALOG_SETTINGS + name) for name in found}
     return {
         name: CatalogAddress(name, properties)

@@ -56,7 +56,8 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     Args:
         spark: A session of Spark 4.1, 4.2 or 4.3. All its threads can use the catalogs.
         catalogs: Properties by catalog, including ``impl``; none for a catalog of that name in
-            the configuration file.
+            the configuration file. They replace the properties that the session's settings have
+            for that catalog, except for those of the session catalog, to which they are added.
         sql: Whether to register the catalogs for SQL, which needs the jar of the SQL catalog. The
             data source, the functions and the jobs need no jar.
 
@@ -81,6 +82,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     sql = sql and bool(given or catalogs_of(spark))
     missing = jar.path() if sql and not _has_jar(spark) else None
     set_patterns(spark)
+    _unset_others(spark, catalogs or {})
     for name, properties in given.items():
         spark.conf.unset(setting(name, LEFT_OUT))
         for key, value in properties.items():
@@ -102,7 +104,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
 
 
 def _registered_before(spark: Any) -> dict[str, Mapping[str, str]]:
-    """Return the catalogs that earlier calls have registered and the session does not know.
+    """Return what the session lacks of the catalogs that earlier calls have registered.
 
     A catalog that the session has of another connector stays that one.
     """
@@ -112,6 +114,15 @@ def _registered_before(spark: Any) -> dict[str, Mapping[str, str]]:
         for name, properties in found.items()
         if spark.conf.get(CATALOG_SETTINGS + name, None) in (None, CATALOG_CLASS)
     }
+
+
+def _unset_others(spark: Any, catalogs: Catalogs) -> None:
+    """Unset the properties of catalogs that are registered with other properties now."""
+    prefixes = tuple(setting(name, "") for name in catalogs if name != SESSION_CATALOG)
+    kept = {setting(name, key) for name, properties in catalogs.items() for key in properties}
+    for key in dict(spark.conf.getAll):
+        if key.startswith(prefixes) and key not in kept:
+            spark.conf.unset(key)
 
 
 def _refuse_others(spark: Any, names: Iterable[str]) -> None:

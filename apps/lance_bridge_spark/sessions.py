@@ -18,6 +18,7 @@ from .addresses import (
     REGISTERED,
     SESSION_CATALOG,
     CatalogAddress,
+    missing_secrets,
     setting,
 )
 from .redaction import find_secret_check
@@ -31,20 +32,29 @@ CATALOGS_EXTENSION = "org.lancebridge.spark.LanceExtensions"
 
 
 def registered_elsewhere(known: Mapping[str, CatalogAddress]) -> dict[str, Mapping[str, str]]:
-    """Return the properties of catalogs that other sessions of this process have registered.
+    """Return what this session lacks of the catalogs that others of this process have registered.
 
     Args:
-        known: The catalogs of this session.
+        known: The catalogs of this session. It keeps their properties, and gets only the secrets
+            that were not passed on to it.
+
+    Returns:
+        Properties by catalog: all those of a catalog that the session does not have.
     """
-    return {
-        name: address.properties
-        for name, address in REGISTERED.items()
-        if name not in known or LEFT_OUT in known[name].properties
-    }
+    found: dict[str, Mapping[str, str]] = {}
+    for name, address in REGISTERED.items():
+        if name not in known:
+            found[name] = address.properties
+        elif missing := missing_secrets(known[name].properties):
+            remembered = address.properties
+            found[name] = {key: remembered[key] for key in missing if key in remembered}
+    return found
 
 
 def share(spark: Any, catalogs: Mapping[str, CatalogAddress], jar: Path | None) -> None:
     """Give catalogs of a classic session to the sessions that begin later.
+
+    Properties of earlier registrations of the same names are removed.
 
     The next application does not get secrets, because it could write its settings to a file: its
     sessions refuse a catalog that lacks some, and say to call `register`.
@@ -59,17 +69,29 @@ def share(spark: Any, catalogs: Mapping[str, CatalogAddress], jar: Path | None) 
         REGISTERED[name] = address
         is_secret = find_secret_check(address.properties.get("impl", ""))
         hidden = sorted(key for key in address.properties if is_secret(key))
-        for key, value in _settings_of(spark, address).items():
+        own = _settings_of(spark, address)
+        _remove_others(conf, system, name, own)
+        for key, value in own.items():
             conf.set(key, value)
             if key not in {setting(name, each) for each in hidden}:
                 system.setProperty(key, value)
-        conf.remove(setting(name, LEFT_OUT))
         if hidden:
             system.setProperty(setting(name, LEFT_OUT), ", ".join(hidden))
-        else:
-            system.clearProperty(setting(name, LEFT_OUT))
     if jar is not None:
         _share_jar(system, jar)
+
+
+def _remove_others(conf: Any, system: Any, name: str, own: Mapping[str, str]) -> None:
+    """Remove what earlier registrations of a catalog have set, and this one does not."""
+    prefix = setting(name, "")
+    for pair in conf.getAllWithPrefix(prefix):
+        key = prefix + pair._1()  # noqa: SLF001 - a pair of Scala
+        if key not in own:
+            conf.remove(key)
+    for key in list(system.getProperties().stringPropertyNames()):
+        # An old value of a secret would pass for the secret itself.
+        if key.startswith(prefix) and system.getProperty(key) != own.get(key):
+            system.clearProperty(key)
 
 
 def _share_jar(system: Any, jar: Path) -> None:

@@ -4,6 +4,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -31,7 +34,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Python data source each read and write.
  */
 public final class LanceCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
-  /** The property that names the secrets that a catalog was registered with, in a session that does not have them. */
+  /** The property that names the secrets that a catalog of an earlier session was registered with. */
   private static final String LEFT_OUT = "left_out";
 
   private Service service;
@@ -45,13 +48,24 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
               + LanceSessionCatalog.class.getName() + ", or give this catalog a name of its own, such as "
               + "spark.sql.catalog.prod");
     }
-    String secrets = options.get(LEFT_OUT);
-    if (secrets != null) {
-      throw LanceException.invalid(
-          "Catalog " + name + " was registered in an earlier session with secrets (" + secrets + "), which this one does "
-              + "not have: call lance_bridge_spark.register(spark)");
+    Map<String, String> properties = new TreeMap<>(options.asCaseSensitiveMap());
+    requireSecrets(name, properties);
+    open(name, properties);
+  }
+
+  /** Refuse a catalog without the secrets that an earlier session has not passed on; the session may have its own. */
+  private static void requireSecrets(String name, Map<String, String> properties) {
+    String secrets = properties.remove(LEFT_OUT);
+    if (secrets == null) {
+      return;
     }
-    open(name, options.asCaseSensitiveMap());
+    String missing = Stream.of(secrets.split(",")).map(String::strip)
+        .filter(key -> !key.isEmpty() && !properties.containsKey(key)).collect(Collectors.joining(", "));
+    if (!missing.isEmpty()) {
+      throw LanceException.invalid(
+          "Catalog " + name + " was registered in an earlier session with secrets (" + missing + "), which this one "
+              + "does not have: call lance_bridge_spark.register(spark)");
+    }
   }
 
   Service service() {

@@ -19,7 +19,7 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import SECRET_STORAGE_PATTERN
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.redaction import HIDDEN, SPARK_PATTERN, is_secret
+from lance_bridge.redaction import HIDDEN, SPARK_PATTERN, contains_secret, is_secret
 from lance_bridge.registry import implementation
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,16 @@ def find_secret_check(impl: str) -> Callable[[str], bool]:
     except LanceNamespaceError:
         return is_secret
     return cls.config_type.is_secret if issubclass(cls, LanceBridgeNamespace) else is_secret
+
+
+def secret_properties(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys of a catalog's properties that hold a secret, by their names or values."""
+    is_secret_name = find_secret_check(properties.get("impl", ""))
+    return sorted(
+        key
+        for key, value in properties.items()
+        if is_secret_name(key) or re.search(STORAGE_PATTERN, key) or contains_secret(value)
+    )
 
 
 @cache

@@ -21,7 +21,7 @@ from .addresses import (
     missing_secrets,
     setting,
 )
-from .redaction import find_secret_check
+from .redaction import secret_properties
 
 JARS = "spark.jars"
 EXTENSIONS = "spark.sql.extensions"
@@ -67,8 +67,7 @@ def share(spark: Any, catalogs: Mapping[str, CatalogAddress], jar: Path | None) 
         if name == SESSION_CATALOG:
             continue  # Its settings are those of the application.
         REGISTERED[name] = address
-        is_secret = find_secret_check(address.properties.get("impl", ""))
-        hidden = sorted(key for key in address.properties if is_secret(key))
+        hidden = secret_properties(address.properties)
         own = _settings_of(spark, address)
         _remove_others(conf, system, name, own)
         for key, value in own.items():

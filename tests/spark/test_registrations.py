@@ -17,6 +17,7 @@ from lance_bridge_spark.addresses import (
     catalogs_of,
     missing_secrets,
 )
+from lance_bridge_spark.redaction import secret_properties
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#other-sessions", "spark.md#register")]
 
@@ -131,3 +132,17 @@ def test_the_session_catalog_keeps_what_it_has_completed(jvm: Settings) -> None:
     session = Session(jvm, own)
     registration.register(session, {"spark_catalog": {"root": "B"}}, sql=False)
     assert catalogs_of(session)["spark_catalog"].properties == {"impl": "hive", "root": "B"}
+
+
+def test_values_that_are_secrets_do_not_become_properties_of_the_jvm(jvm: Settings) -> None:
+    secret = {**HIVE, "uri": "thrift://user:hidden@h:1", "storage.unknown": "hidden"}
+    assert secret_properties(secret) == ["storage.unknown", "uri"]
+    assert secret_properties({"storage.unknown": "x", "root": "A"}) == ["storage.unknown"]
+    register(Session(jvm, {}), HIVE)
+    register(Session(jvm, {}), secret)
+    assert "hidden" not in str(jvm)
+    assert PROD + "uri" not in jvm, "an old value would pass for the secret"
+    assert jvm[PROD + "left_out"] == "storage.unknown, uri"
+    later = Session(jvm, {})
+    register(later)
+    assert later.properties() == secret

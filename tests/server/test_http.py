@@ -504,11 +504,6 @@ def test_an_unknown_route_is_not_found(http: httpx.Client, path: str) -> None:
     refused(http.post(path), 404, 13)
 
 
-def test_the_root_is_for_browsers(http: httpx.Client) -> None:
-    refused(http.get("/"), 404, 13)
-    refused(http.post("/"), 405, 13)
-
-
 @pytest.mark.parametrize(
     "method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"]
 )

@@ -227,6 +227,7 @@ def test_the_address_of_the_server_leads_a_browser_to_the_pages(client_of: Any) 
     assert (response.status_code, response.headers["location"]) == (303, "/ui")
     response = client_of("")("GET", "/", headers={"accept": "application/json"})
     assert (response.status_code, response.json()["error"]) == (404, "GET /: Not Found")
+    assert client_of("")("POST", "/").status_code == 405
 
 
 def test_a_server_without_pages_leads_nowhere(tmp_path: Path) -> None:

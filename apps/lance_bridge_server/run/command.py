@@ -188,7 +188,8 @@ def _serve(source: SettingsSource) -> None:
     addresses = addresses_of(sockets, settings.tls)
     for address in addresses:
         print_line(address)
-    if settings.ui and (page := page_address(addresses, settings.login.address)):
+    page = page_address(addresses, settings.login.address)
+    if page and settings.ui and settings.log.format == "text":  # else programs read the lines
         typer.echo(f"Browse: {page}", err=True)
     run(gateway, source, settings, sockets)
 

@@ -3,19 +3,14 @@ package org.lancebridge.spark;
 import org.apache.arrow.vector.DecimalVector;
 import org.apache.arrow.vector.ValueVector;
 import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarArray;
-import org.apache.spark.sql.vectorized.ColumnarMap;
 
 /** A column of a scan; all its batches are loaded into the same vector. */
-final class ScanColumn extends ArrowColumnVector {
+final class ScanColumn extends ColumnWithParts {
   private final DecimalVector decimals;
-  private final NestedColumn.Parts parts;
 
   ScanColumn(ValueVector vector) {
     super(vector);
     this.decimals = vector instanceof DecimalVector ? (DecimalVector) vector : null;
-    this.parts = new NestedColumn.Parts(vector);
   }
 
   /** Do nothing: Spark frees the columns of a batch after reading it, and a freed struct loses its fields. */
@@ -35,20 +30,5 @@ final class ScanColumn extends ArrowColumnVector {
     }
     long unscaled = decimals.getDataBuffer().getLong((long) row * DecimalVector.TYPE_WIDTH);
     return Decimal.createUnsafe(unscaled, precision, scale);
-  }
-
-  @Override
-  public ColumnarArray getArray(int row) {
-    return isNullAt(row) ? null : parts.array(row);
-  }
-
-  @Override
-  public ColumnarMap getMap(int row) {
-    return isNullAt(row) ? null : parts.map(row);
-  }
-
-  @Override
-  public ArrowColumnVector getChild(int ordinal) {
-    return parts.child(ordinal);
   }
 }

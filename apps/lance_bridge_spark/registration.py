@@ -95,11 +95,12 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
         for name in sorted({*known, *given}):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
                 spark.conf.set(CATALOG_SETTINGS + name, _class_of(name))
-        _load(spark, catalogs_of(spark))
+        known = catalogs_of(spark)  # a class makes a catalog of the configuration file known
+        _load(spark, known)
     memory = scan_memory(dict(spark.conf.getAll))
-    spark.dataSource.register(with_catalogs(catalogs_of(spark), memory))
+    spark.dataSource.register(with_catalogs(known, memory))
     if not is_remote(spark):
-        share(spark, catalogs_of(spark), missing)
+        share(spark, known, missing)
     engine.use(SparkEngine(spark))
 
 

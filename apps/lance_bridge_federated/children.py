@@ -86,7 +86,8 @@ class Child:
         """Return the namespace. Raises the errors of creating it, and of `gate`."""
         if self.gate is not None:
             self.gate.check()
-        return self._namespace or self._connected()
+        made = self.made
+        return self._connected() if made is None else made
 
     def _connected(self) -> LanceNamespace:
         if self._namespace is None:
@@ -104,7 +105,7 @@ class Child:
 
     def run(self, call: Callable[[], T]) -> T:
         """Make a call of the catalog, as `Gate.run` does."""
-        gate = self.gate or ProbedCatalog(self.name, lambda: self._namespace)
+        gate = self.gate or ProbedCatalog(self.name, lambda: self.made)
         return gate.run(call)
 
     def _create(self) -> LanceNamespace:

@@ -36,7 +36,7 @@ from ..requests import CreateMode
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.creation import LazyNamespace, allocate
-from ..tables.protection import Protection
+from ..tables.protection import RemovalProtection
 from .rows import Rows
 
 FIRST_VERSION = 1
@@ -157,7 +157,7 @@ def _write_to_existing(table: Table, new: NewTable) -> tuple[Table, int]:
         table.note_commit(version, version)
         return table, version
     table.require_settable(new.properties or {})
-    Protection(table.connection).require_table(table.record, "overwritten")
+    RemovalProtection(table.connection).require_table(table.record, "overwritten")
     if new.manager == IMPLEMENTATION:
         table = conversion.begin(table)
     version = _overwrite(new, table)

@@ -36,7 +36,7 @@ from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, wh
 from ..storage import DataState
 from ..table import Table
 from . import creation, dropping, namespaces
-from .protection import Protection
+from .protection import RemovalProtection
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -327,12 +327,12 @@ class Tables:
         return managed
 
     def require_unprotected(self, table: TableEntry, change: str) -> None:
-        """Check that a table may be removed or replaced; see `Protection.require_table`.
+        """Check that a table may be removed or replaced; see `RemovalProtection.require_table`.
 
         Raises:
             InvalidTableStateError: (19) it is protected, or its namespace is.
         """
-        Protection(self.connection).require_table(table.record, change)
+        RemovalProtection(self.connection).require_table(table.record, change)
 
     def require_droppable(self, table: TableEntry) -> None:
         """Check that `drop_with_data` would delete no file of another entry.

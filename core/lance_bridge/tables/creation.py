@@ -50,7 +50,7 @@ from ..records import (
 )
 from ..storage import TableStorage
 from ..table import Table, has_columns
-from .protection import Protection
+from .protection import RemovalProtection
 
 logger = logging.getLogger(__name__)
 
@@ -305,7 +305,7 @@ def register(
         return table
     if not overwrite:
         raise table_already_exists(path)
-    Protection(connection).require_table(table.record, "overwritten")
+    RemovalProtection(connection).require_table(table.record, "overwritten")
     if is_managed:
         moved = table.with_record(replace(table.record, location=checked_location))
         moved.latest_in_storage()

@@ -30,7 +30,7 @@ from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_files import MARK_FILE, LocationFiles
 from ..storage.store import TableFiles
 from .creation import is_taken
-from .protection import Protection
+from .protection import RemovalProtection
 
 # -- locations that overlap ------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ def drop(table: TableEntry) -> None:
             the table is protected, or it or its namespace is a link; nothing is changed.
     """
     namespace = table.connection.catalog.load_namespace(table.path[:-1])
-    protection = Protection(table.connection)
+    protection = RemovalProtection(table.connection)
     protection.note(namespace)
     protection.require_table(table.record, "dropped")
     link_to = namespace.link_to

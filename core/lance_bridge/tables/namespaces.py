@@ -32,7 +32,7 @@ from ..records import ENTRY_ID, check_key, check_property, is_reserved, with_kno
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .dropping import LocationIndex
-from .protection import Protection
+from .protection import RemovalProtection
 
 _NAMED = 5
 _REPORTED = 100
@@ -86,7 +86,7 @@ def _handle_existing(
     if mode is CreateMode.OVERWRITE:
         # Replacing its properties never leaves a moment without the namespace, nor loses a table.
         _refuse_content(connection, record.path)
-        Protection(connection).require_namespace(record.path, "overwritten")
+        RemovalProtection(connection).require_namespace(record.path, "overwritten")
         retry_after_readback(
             lambda: connection.catalog.alter_namespace(record),
             lambda: _was_altered(connection, record),
@@ -218,7 +218,7 @@ def drop(
 
 def _drop(connection: Connection, path: Path, behavior: DropBehavior) -> dict[str, str]:
     record = connection.catalog.load_namespace(path)
-    protection = Protection(connection)
+    protection = RemovalProtection(connection)
     protection.note(record)
     protection.require_namespace(path, "dropped")
     if behavior is DropBehavior.CASCADE:
@@ -261,7 +261,9 @@ def _refuse_content(connection: Connection, path: Path) -> None:
         raise namespace_not_empty(path, f"It contains {content} {first_names(inside, _NAMED)}")
 
 
-def _cascade(connection: Connection, record: NamespaceRecord, protection: Protection) -> None:
+def _cascade(
+    connection: Connection, record: NamespaceRecord, protection: RemovalProtection
+) -> None:
     """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
     inner, records = _list_content(connection, record.path)
     try:

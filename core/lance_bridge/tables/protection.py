@@ -11,7 +11,7 @@ from ..errors import ProtectedError, display
 from ..records import PROTECTED
 
 
-class Protection:
+class RemovalProtection:
     """The protection of tables and namespaces of a catalog. It reads each namespace once."""
 
     def __init__(self, connection: Connection) -> None:

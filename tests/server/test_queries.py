@@ -262,7 +262,7 @@ def test_a_query_that_computes_for_long_gets_the_lowest_priority(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its process is not kept: a short query of another principal would be as slow in it."""
-    monkeypatch.setattr(pool, "_LONG_SECONDS", 1.0)
+    monkeypatch.setattr(pool, "_LONG_SECONDS", 0.2)
     processes = start()
     process, priorities = run(processes, source, partial(query_methods.compute, seconds=2.5))
     assert priorities == {19}

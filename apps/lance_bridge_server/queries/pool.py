@@ -218,7 +218,7 @@ class QueryProcesses:
                 self._starting -= 1
                 self._disown(owner)
             raise
-        process.end_at, process.owner, process.began_at = end_at, owner, process.cpu_seconds
+        process.end_at, process.owner, process.began_at = end_at, owner, float("inf")
         with self._condition:  # one step: others count the process in between
             self._starting -= 1
             self._running.add(process)
@@ -330,7 +330,8 @@ class _Process:
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
         owner: The principal of its query.
-        began_at: How much processor time it had taken before its query opened a table.
+        began_at: How much processor time it had taken before its query opened a table. Infinite
+            until then: a new process takes time to start and to connect, which is not the query's.
         is_slow: Whether it has the lowest priority, for good: only a privileged user may raise one.
         reason: Why it was ended.
         idle_since: Since when it has no query, on the same clock.
@@ -345,7 +346,7 @@ class _Process:
         self.channel = Channel(ours)
         self.end_at = float("inf")
         self.owner = ""
-        self.began_at = 0.0
+        self.began_at = float("inf")
         self.is_slow = False
         self.reason = ""
         self.idle_since = 0.0
@@ -483,7 +484,6 @@ class _Exchange:
     def _note_opened(self) -> None:
         if self.active.needs_catalog():  # else it opens a table once more
             self.active.note_opened()
-            # A new process has taken time to start and to connect, which is not the query's.
             self.process.began_at = self.process.cpu_seconds
 
     def _send_piece(self, size: int) -> None:

@@ -332,12 +332,22 @@ class WatchedCatalog:
         """
         self.state.check()
 
+    def require_answer(self) -> None:
+        """Check that a probe of the catalog has not gone without a response for long.
+
+        Raises:
+            CatalogUnavailableError: (17) the catalog does not respond.
+        """
+        if self.state.is_silent:
+            raise self.state.error()
+
     def run(self, call: Callable[[], T]) -> T:
         """Implement `lance_bridge_federated.children.Gate`: make the call in another thread.
 
-        Raises what the call does, and what `check` does. The call then goes on in its thread.
+        Raises what the call does, and what `require_answer` does. The call then goes on in its
+        thread.
         """
-        self.check()
+        self.require_answer()
         try:
             found = call_while(_Watch(self).require_answer, call)
         except ServiceUnavailableError:
@@ -349,9 +359,9 @@ class WatchedCatalog:
     async def wait_for(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of work that calls the catalog; it is cancelled if that is silent.
 
-        Raises what the work does, and what `check` does.
+        Raises what the work does, and what `require_answer` does.
         """
-        self.check()
+        self.require_answer()
         task = asyncio.ensure_future(work())
         watch, seconds = _Watch(self), USUAL_SECONDS
         try:
@@ -371,14 +381,13 @@ class _Watch:
         self._next_probe = 0.0
 
     def require_answer(self) -> None:
-        """Check that the catalog responds. Raises what `WatchedCatalog.check` does."""
+        """Check that the catalog responds. Raises what `WatchedCatalog.require_answer` does."""
         now = time.monotonic()
         if now >= self._next_probe:
             self._next_probe = now + PAUSE_SECONDS
             for each in self._catalog.all:
                 each.suspect()
-        if self._catalog.state.is_silent:
-            raise self._catalog.state.error()
+        self._catalog.require_answer()
 
 
 # -- running reads ---------------------------------------------------------------------------------

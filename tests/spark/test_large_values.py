@@ -71,7 +71,11 @@ def test_the_batch_size_of_an_option_is_obeyed(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_other_columns_of_large_rows_have_batches_of_a_set_size(tmp_path: Path) -> None:
-    place = write(tmp_path / "t", 10_000, size=3000)
+    rows, size = 10_000, 3000
+    content = np.frombuffer(np.random.default_rng(0).bytes(rows * size), f"S{size}")
+    table = pa.table({"name": [f"picture {each}" for each in range(rows)], "b": content})
+    place = str(tmp_path / "t")
+    lance.write_dataset(table, place)
     found = read({"path": place, "columns": "name"})
     assert max(len(chunk) for chunk in found["name"].chunks) == BATCH_ROWS
 

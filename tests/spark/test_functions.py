@@ -239,7 +239,7 @@ def test_a_worker_that_is_killed_leaves_the_table_as_it_was(
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+    with pytest.raises(Exception, match="is not changed: a Python worker ended"):
         update(spark, place, {"v": "-1"}, interrupted(tmp_path / "dead", die))
     assert (rows_of(place), version_of(place)) == (before, 1)
     assert update(spark, place, {"v": "-1"}).updated == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,38 @@ def test_only_the_fragments_that_are_read_count(tmp_path: Path) -> None:
     first, second = found.get_fragments()
     assert scan_limits(found, fragments=[first]) == {}
     assert scan_limits(found, fragments=[second])["batch_size"] < 100
+
+
+def test_fragments_of_a_version_are_examined_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small = [cell() for _ in range(3)], [cell(100) for _ in range(500)]
+    found = write(tmp_path / "t", {"b": large}, {"b": small})
+    first = scan_limits(found), batch_rows(found), split_scan(found)[0][1]
+    examined: list[int] = []
+    metadata: Any = lance.LanceFragment.metadata
+
+    def read(fragment: lance.LanceFragment) -> Any:
+        examined.append(fragment.fragment_id)
+        return metadata.fget(fragment)
+
+    monkeypatch.setattr(lance.LanceFragment, "metadata", property(read))
+    again = lance.dataset(found.uri)
+    assert batch_rows(again) == first[1]
+    assert examined == []
+    assert (scan_limits(again), split_scan(again)[0][1]) == (first[0], first[2])
+    added = lance.write_dataset(pa.table({"id": [9], "b": [cell(10 * CELL)]}), found, mode="append")
+    assert batch_rows(added) < first[1]
+    assert set(examined) == {0, 1, 2}
+
+
+def test_a_table_that_is_created_again_is_examined_again(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    assert batch_rows(write(place, {"b": [cell(100)] * 500})) == BATCH_ROWS
+    shutil.rmtree(place)
+    created = write(place, {"b": [cell()] * 3})
+    assert created.version == 1
+    assert batch_rows(created) < 100
 
 
 def test_a_search_that_finds_few_rows_keeps_the_batches_of_its_vectors(tmp_path: Path) -> None:

@@ -13,11 +13,14 @@ Tables of small rows keep the number of rows that they are read with.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import lance
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as arrow
 from lance.file import LanceFileReader
@@ -51,6 +54,8 @@ _DICTIONARY_BYTES = 32
 _BY_BYTES = (2, 1)
 """The first version of data files that Lance reads in batches by bytes."""
 _MOST_CACHED = 10_000
+_MOST_TABLES = 32
+"""Tables whose sizes of rows are cached; they take 16 bytes of memory for each fragment."""
 
 Fragments = Sequence[lance.LanceFragment]
 Columns = Sequence[str] | Mapping[str, str] | None
@@ -78,7 +83,7 @@ def batch_rows(
         memory: About how many bytes the scan may hold.
     """
     sizes = _row_sizes(dataset, columns, fragments, memory // _BATCH_PART // most_rows)
-    return min((_rows(size, most_rows, memory) for size in sizes.bytes), default=most_rows)
+    return _rows(sizes.largest, most_rows, memory)
 
 
 def scan_limits(
@@ -103,7 +108,7 @@ def scan_limits(
     most = most_rows or BATCH_ROWS
     most = min(most, found or most)
     sizes = _row_sizes(dataset, columns, fragments, memory // _BATCH_PART // most)
-    limits = _limits(sizes, range(len(sizes.bytes)), most, memory)
+    limits = _limits(sizes, None, most, memory)
     if limits["batch_size"] < most:
         return limits
     return {} if most_rows is None else {"batch_size": most_rows}
@@ -122,9 +127,9 @@ def split_scan(
     All fragments are one run if none has large rows.
     """
     sizes = _row_sizes(dataset, columns, fragments, memory // _BATCH_PART // most_rows)
-    classes = [_rows(size, most_rows, memory).bit_length() for size in sizes.bytes]
-    if len(set(classes)) <= 1:
-        return [(fragments, _limits(sizes, range(len(classes)), most_rows, memory))]
+    if _class(sizes.largest, most_rows, memory) == _class(sizes.smallest, most_rows, memory):
+        return [(fragments, _limits(sizes, None, most_rows, memory))]
+    classes = [_class(size, most_rows, memory) for size in sizes.bytes.tolist()]
     runs: list[list[int]] = []
     for number, each in enumerate(classes):
         if runs and classes[runs[-1][-1]] == each:
@@ -148,7 +153,7 @@ def row_bytes(
     It is 0 if rows are small. The arguments are those of `batch_rows`.
     """
     small = BATCH_BYTES // BATCH_ROWS
-    largest = int(max(_row_sizes(dataset, columns, fragments, small).bytes, default=0))
+    largest = int(_row_sizes(dataset, columns, fragments, small).largest)
     return largest if largest > small else 0
 
 
@@ -160,11 +165,10 @@ def large_row_bytes(
     Rows are small if `BATCH_ROWS` of them have at most `BATCH_BYTES`. No row is read.
     """
     sizes = _row_sizes(dataset, columns, None, BATCH_BYTES // BATCH_ROWS, sample=False)
-    rows = sum(sizes.rows)
+    rows = int(sizes.rows.sum())
     if not rows:
         return None
-    total = sum(size * count for size, count in zip(sizes.bytes, sizes.rows, strict=True))
-    average = int(total / rows)
+    average = int((sizes.bytes * sizes.rows).sum() / rows)
     return average if average * BATCH_ROWS > BATCH_BYTES else None
 
 
@@ -206,9 +210,15 @@ def _rows(size: float, most_rows: int, memory: int) -> int:
     return min(max(int(memory // _BATCH_PART / max(size, 1)), 1), most_rows)
 
 
-def _limits(sizes: _Sizes, chosen: Iterable[int], most_rows: int, memory: int) -> dict[str, Any]:
-    numbers = list(chosen)
-    rows = min((_rows(sizes.bytes[i], most_rows, memory) for i in numbers), default=most_rows)
+def _class(size: float, most_rows: int, memory: int) -> int:
+    """Return a number that is the same for fragments that are read with the same limits."""
+    return _rows(size, most_rows, memory).bit_length()
+
+
+def _limits(sizes: _Sizes, chosen: list[int] | None, most_rows: int, memory: int) -> dict[str, Any]:
+    """Return the limits of a scan of some fragments, by their places, or of all."""
+    largest = sizes.largest if chosen is None else float(sizes.bytes[chosen].max())
+    rows = _rows(largest, most_rows, memory)
     if rows == most_rows:
         return {"batch_size": rows}
     limits = {
@@ -216,7 +226,9 @@ def _limits(sizes: _Sizes, chosen: Iterable[int], most_rows: int, memory: int) -
         "batch_readahead": 2,
         "io_buffer_size": memory // _AHEAD_PART,
     }
-    fragments = [sizes.fragments[i] for i in numbers if sizes.fragments]
+    fragments = sizes.fragments
+    if chosen is not None:
+        fragments = [fragments[i] for i in chosen]
     if fragments and all(_is_read_by_bytes(each, sizes.ids) for each in fragments):
         limits["batch_size_bytes"] = memory // _BATCH_PART
     return limits
@@ -227,15 +239,30 @@ def _limits(sizes: _Sizes, chosen: Iterable[int], most_rows: int, memory: int) -
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The fragments that are read, or none if the types alone give the size of a row."""
+    """The sizes of rows by fragment, or one size if the types alone give it."""
 
-    fragments: Fragments
-    rows: list[int]
+    rows: npt.NDArray[np.int64]
     """The rows of each fragment, with those that were deleted."""
-    bytes: list[float]
+    bytes: npt.NDArray[np.float64]
     """The size of a row of each fragment."""
     ids: frozenset[int]
     """The ids of all columns that are read."""
+    get_fragments: Callable[[], Fragments]
+
+    @cached_property
+    def fragments(self) -> Fragments:
+        """The fragments that are read, or none if the types alone give the size of a row."""
+        return self.get_fragments()
+
+    @property
+    def largest(self) -> float:
+        """The size of a row in the fragment where rows are largest; 0 without fragments."""
+        return float(self.bytes.max(initial=0))
+
+    @property
+    def smallest(self) -> float:
+        """The size of a row in the fragment where rows are smallest; 0 without fragments."""
+        return float(self.bytes.min()) if len(self.bytes) else 0
 
 
 @dataclass(frozen=True)
@@ -248,7 +275,7 @@ class _Columns:
     ids: frozenset[int]
     """The ids of the other columns, and of the fields inside."""
     all_ids: frozenset[int]
-    widths: Mapping[int, int]
+    widths: Mapping[int, int] = field(compare=False)
     """The widths of all columns of the table that have one, by their ids."""
 
 
@@ -268,13 +295,33 @@ def _row_sizes(
     """
     read = _columns_of(dataset, columns)
     if not read.others:
-        return _Sizes((), [1], [read.fixed], read.all_ids)
+        return _Sizes(np.array([1]), np.array([float(read.fixed)]), read.all_ids, tuple)
+    key = None if fragments is not None else (*_content(dataset), read, small, sample)
+    if key in _cached_tables:
+        return _Sizes(*_cached_tables[key], read.all_ids, dataset.get_fragments)
     found = dataset.get_fragments() if fragments is None else fragments
     stored = [_Stored.of(fragment, read) for fragment in found]
     _examine([each for each in stored if each.bytes > small], dataset, read.ids)
     decoded = _decoded_bytes(stored, read.others) if sample else 0
-    sizes = [read.fixed + max(each.bytes, decoded) for each in stored]
-    return _Sizes(found, [each.rows for each in stored], sizes, read.all_ids)
+    rows = np.array([each.rows for each in stored], np.int64)
+    sizes = read.fixed + np.array([max(each.bytes, decoded or 0) for each in stored])
+    if key is not None and decoded is not None:
+        if len(_cached_tables) >= _MOST_TABLES:
+            _cached_tables.clear()
+        _cached_tables[key] = rows, sizes
+    return _Sizes(rows, sizes, read.all_ids, lambda: found)
+
+
+_cached_tables: dict[Any, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]] = {}
+"""The rows of all fragments of a version and the sizes of their rows, by columns."""
+
+
+def _content(dataset: lance.LanceDataset) -> tuple[Any, ...]:
+    """Return what no other version has, even that of a table that is created again there."""
+    ids = list(dataset.fragment_ids())
+    last = dataset.get_fragment(ids[-1]) if ids else None
+    files = () if last is None else tuple(each.path for each in last.data_files())
+    return dataset.uri, dataset.version, len(ids), files
 
 
 def _columns_of(dataset: lance.LanceDataset, columns: Iterable[str] | None) -> _Columns:
@@ -407,8 +454,11 @@ def _column_bytes(dataset: lance.LanceDataset, file: Any, ids: frozenset[int]) -
     return _keep(key, float(exact))
 
 
-def _decoded_bytes(stored: Sequence[_Stored], names: tuple[str, ...]) -> float:
-    """Return the median of the sizes of a few rows, of the fragment that has the most rows."""
+def _decoded_bytes(stored: Sequence[_Stored], names: tuple[str, ...]) -> float | None:
+    """Return the median of the sizes of a few rows, of the fragment that has the most rows.
+
+    It is None if they cannot be read.
+    """
     with_files = (each for each in stored if each.files)
     largest = max(with_files, key=lambda each: each.rows, default=None)
     if largest is None:
@@ -425,7 +475,7 @@ def _decoded_bytes(stored: Sequence[_Stored], names: tuple[str, ...]) -> float:
             return _keep(key, _sample(largest, names))
     except LANCE_ERRORS:
         # Whether the rows can be read, the scan says.
-        return 0
+        return None
 
 
 def _sample(stored: _Stored, names: tuple[str, ...]) -> float:

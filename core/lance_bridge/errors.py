@@ -26,10 +26,11 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
+    UnauthenticatedError,
     UnsupportedOperationError,
 )
 
-from .lance_texts import cut_message
+from .lance_texts import cut_message, is_access_denied, is_caller_unknown
 
 __all__ = [
     "LANCE_ERRORS",
@@ -400,7 +401,7 @@ def panics_as_errors() -> Iterator[None]:
 
 @contextmanager
 def translate_lance_errors(what: str) -> Iterator[None]:
-    """Raise a failure inside pylance as ServiceUnavailable (17), and a panic as Internal (18).
+    """Raise a failure inside pylance as `as_namespace_error` does.
 
     Args:
         what: What failed, as the beginning of the message.
@@ -413,14 +414,23 @@ def translate_lance_errors(what: str) -> Iterator[None]:
 
 
 def as_namespace_error(what: str, error: Exception, hint: str = "") -> LanceNamespaceError:
-    """Return InternalError (18) for a panic, and else ServiceUnavailableError (17), for storage.
+    """Return the error for a failure that is not about the request: a panic, or storage.
 
     Args:
         hint: Added if storage failed, for example that the call can be retried.
+
+    Returns:
+        InternalError (18) for a panic; UnauthenticatedError (16) or PermissionDeniedError (15) if
+        storage refused; else ServiceUnavailableError (17).
     """
     if has_panicked(error):
         return InternalError(f"{what}: Lance panicked: {first_line(error)}")
-    return ServiceUnavailableError(f"{what}: {first_line(error)}{hint}")
+    message = f"{what}: {first_line(error)}{hint}"
+    if is_caller_unknown(str(error)):
+        return UnauthenticatedError(message)
+    if is_access_denied(str(error)):
+        return PermissionDeniedError(message)
+    return ServiceUnavailableError(message)
 
 
 def has_panicked(error: Exception) -> bool:

@@ -76,6 +76,15 @@ _STATUS = re.compile(
     re.DOTALL,
 )
 _XML = re.compile(r"<(Code|Message)>([^<]*)</\1>")
+_DENIED = re.compile(
+    r"Permission denied \(os error 13\)|Operation not permitted \(os error 1\)"
+    r"|(?:status code:|error response:|with status:?) 403\b"
+    r"|\(code: AccessDenied\)"  # of one file in a bulk delete
+)
+_UNAUTHENTICATED = re.compile(
+    r"(?:status code:|error response:|with status:?) 401\b"
+    r"|<Code>(?:InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
+)
 _NO_CREDENTIALS = re.compile(
     r"CredentialsNotLoaded|no providers in chain|credential provider was not enabled"
     r"|Error performing [A-Z]+ https?://(?:169\.254\.169\.254|metadata\.google\.internal)"
@@ -104,6 +113,16 @@ def is_for_developers(text: str) -> bool:
     """Return whether a message has places in the source of Lance, or an error printed by Rust."""
     text = _without_middle(text)
     return _PLACE.search(text) is not None or _DEBUG.search(text) is not None
+
+
+def is_access_denied(text: str) -> bool:
+    """Return whether a message says that a file system or an object store denied access."""
+    return _DENIED.search(_without_middle(text)) is not None
+
+
+def is_caller_unknown(text: str) -> bool:
+    """Return whether a message says that an object store did not accept the credentials."""
+    return _UNAUTHENTICATED.search(_without_middle(text)) is not None
 
 
 def _without_middle(text: str) -> str:

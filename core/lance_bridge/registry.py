@@ -8,12 +8,12 @@ from typing import Any
 
 import lance_namespace
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
+from lance_namespace.errors import LanceNamespaceError
 
 from _lance_bridge_names import GROUP, catalogs, implementations
 
 from . import config as configuration
-from .errors import STORAGE_ERROR, first_line, invalid, unsupported
+from .errors import STORAGE_ERROR, as_namespace_error, invalid, unsupported
 from .extras import import_attribute
 from .namespace import LanceBridgeNamespace, warn_once
 
@@ -34,7 +34,7 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
     Raises:
         InvalidInputError: (13) no such catalog, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
-        ServiceUnavailableError: (17) a catalog of pylance cannot use its storage.
+        ServiceUnavailableError: (17) or another error of the storage of pylance's catalog.
     """
     given = _check_properties(name, properties, more)
     named = {} if is_implementation(name) else _named_catalogs()
@@ -57,7 +57,7 @@ def connect_configured(
     Raises:
         InvalidInputError: (13) no such implementation, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
-        ServiceUnavailableError: (17) a catalog of pylance cannot use its storage.
+        ServiceUnavailableError: (17) or another error of the storage of pylance's catalog.
     """
     stored = dict(entry)
     impl = stored.pop("impl")
@@ -188,5 +188,5 @@ def _construct(
         raise
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         if STORAGE_ERROR in str(error):
-            raise ServiceUnavailableError(f"impl={name}: {first_line(error)}") from error
+            raise as_namespace_error(f"impl={name}", error) from error
         raise invalid(f"impl={name}: {error}") from error

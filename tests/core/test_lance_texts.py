@@ -13,9 +13,10 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import LanceNamespaceError
-from servers.processes import free_port
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, PermissionDeniedError
+from servers.processes import free_port, without_privileges
 
+from lance_bridge.errors import as_namespace_error, translate_lance_errors
 from lance_bridge.lance_texts import NO_CREDENTIALS, cut_message, is_for_developers
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
@@ -39,6 +40,7 @@ OPTIONS = {
     "client_max_retries": "1",
     "client_retry_timeout": "2",
 }
+DENIED = ErrorCode.PERMISSION_DENIED
 PLACE = "/rust/lance/src/dataset.rs:651:35"
 XML = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchBucket</Code>'
@@ -190,6 +192,42 @@ def test_what_lance_says_of_storage_is_cut(
     assert is_for_developers(str(raised.value)), "Lance has other texts now"
     assert said in cut_message(str(raised.value))
     assert not DEVELOPERS.search(cut_message(str(raised.value)))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Unable to open file /t/a.lance: Permission denied (os error 13)", DENIED),
+        ("Unable to create dir /t: Operation not permitted (os error 1)", DENIED),
+        ("Server returned non-2xx status code: 403 Forbidden: ", DENIED),
+        ("Client error with status 403 Forbidden: No", DENIED),
+        ("Server returned non-2xx status code: 401 Unauthorized: ", ErrorCode.UNAUTHENTICATED),
+        (
+            "non-2xx status code: 403 Forbidden: <Error><Code>ExpiredToken</Code></Error>",
+            ErrorCode.UNAUTHENTICATED,
+        ),
+        ("No such file or directory (os error 2)", ErrorCode.SERVICE_UNAVAILABLE),
+        ("Server returned non-2xx status code: 503 Slow Down", ErrorCode.SERVICE_UNAVAILABLE),
+        ("Error performing GET http://s3/b/403 in 5ms", ErrorCode.SERVICE_UNAVAILABLE),
+    ],
+)
+def test_a_refusal_of_storage_has_its_code(text: str, code: ErrorCode) -> None:
+    error = as_namespace_error("Table 't'", OSError(f"LanceError(IO): {text}, {PLACE}"))
+    assert error.code == code
+
+
+@pytest.mark.parametrize("hidden", ["data", "_versions"])
+def test_files_that_may_not_be_read_are_permission_denied(
+    place: Path, tmp_path: Path, hidden: str
+) -> None:
+    shutil.copytree(place, tmp_path / "t.lance")
+    (tmp_path / "t.lance" / hidden).chmod(0)
+    with (
+        without_privileges(),
+        pytest.raises(PermissionDeniedError, match=r"^Table 't': .*Permission denied$"),
+        translate_lance_errors("Table 't'"),
+    ):
+        lance.dataset(str(tmp_path / "t.lance")).to_table()
 
 
 def test_types_in_a_message_are_not_taken_for_an_error() -> None:

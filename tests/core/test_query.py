@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace import errors
+from servers.processes import without_privileges
 
 from lance_bridge.dataset import expressions
 from lance_bridge.dataset.expressions import to_query_error
@@ -656,6 +657,20 @@ def test_pylance_says_what_is_read_from_its_texts(with_texts: MemoryNamespace) -
         with pytest.raises(LANCE_ERRORS) as failed:
             opened.scanner(filter=predicate).to_table()
         assert isinstance(expressions.to_query_error(failed.value, ""), errors.InvalidInputError)
+
+
+def test_rows_that_may_not_be_read_are_permission_denied(filled: MemoryNamespace) -> None:
+    opened = dataset(filled)
+    (Path(opened.uri) / "data").chmod(0)
+    for predicate in ("true", "id > 3", "word LIKE 'word%'"):
+        with without_privileges(), pytest.raises(LANCE_ERRORS) as failed:
+            opened.scanner(filter=predicate).to_table()
+        for found in (
+            expressions.to_query_error(failed.value, "Table 't'"),
+            expressions.to_plan_error(OSError(str(failed.value)), "Filter"),
+        ):
+            assert isinstance(found, errors.PermissionDeniedError)
+            assert str(found).endswith("Permission denied")
 
 
 def test_a_failure_of_storage_while_planning_is_no_fault_of_the_request() -> None:

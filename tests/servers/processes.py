@@ -12,7 +12,8 @@ import traceback
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar
@@ -21,12 +22,36 @@ import pytest
 
 HOST = "127.0.0.1"
 _END_SECONDS = 60.0
+_NO_USER = 65534
+"""The identifier of the user that owns no files."""
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _OWNERS = "TEST_PROCESS_OWNERS"
 """The variable that says which processes have started a process, directly or not: their marks."""
 _Server = TypeVar("_Server", bound="ServerProcess")
 CLOUDS = ("AWS_", "DATABRICKS_")
 KEPT = ("LANCE_BRIDGE_TEST_", "LANCE_BRIDGE_CACHE")
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Run the block as a user without rights if these tests run as root, who is denied nothing."""
+    user = os.geteuid()
+    if user != 0:
+        yield
+        return
+    os.seteuid(_NO_USER)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@contextmanager
+def public_directory() -> Iterator[Path]:
+    """Yield a directory that every user can find; pytest's own are for one user."""
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
 
 
 def end_children_with_this_process() -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 from lance_namespace.errors import (
-    ServiceUnavailableError,
     TableAlreadyExistsError,
     TableColumnNotFoundError,
 )
@@ -27,6 +26,7 @@ from lance_bridge import blobs
 from lance_bridge.dataset import count_rows
 from lance_bridge.errors import (
     LANCE_ERRORS,
+    as_namespace_error,
     first_line,
     invalid,
     is_refusal,
@@ -184,8 +184,9 @@ def _take_by_ids(target: Snapshot, row_ids: Sequence[int], names: Sequence[str])
         taken = blobs.take_rows(target.dataset, pa.array(row_ids, pa.uint64()), names)
         found = pa.table(taken)
     except LANCE_ERRORS as error:
-        error_type = invalid if is_refusal(error) else ServiceUnavailableError
-        raise error_type(f"{what}: {first_line(error)}") from error
+        if is_refusal(error):
+            raise invalid(f"{what}: {first_line(error)}") from error
+        raise as_namespace_error(what, error) from error
     if found.num_rows != len(row_ids):
         missing = len(row_ids) - found.num_rows
         raise invalid(f"{what}: version {target.version} has no rows with {missing} of the ids")

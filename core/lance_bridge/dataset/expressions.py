@@ -18,7 +18,6 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
-    ServiceUnavailableError,
     TableColumnNotFoundError,
 )
 
@@ -309,9 +308,9 @@ def find_problem(plan: Callable[[], object], bad: str) -> LanceNamespaceError | 
 
 
 def to_plan_error(error: Exception, bad: str) -> LanceNamespaceError:
-    """Return TableColumnNotFound, InvalidInput, or ServiceUnavailable for a failed plan."""
+    """Return TableColumnNotFound, InvalidInput, or an error of the storage for a failed plan."""
     if isinstance(error, OSError) and not is_refusal(error):
-        return ServiceUnavailableError(f"The table could not be read: {first_line(error)}")
+        return as_namespace_error("The table could not be read", error)
     missing = find_missing_column(error)
     if missing is not None:
         return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
@@ -350,7 +349,7 @@ def translate_query_errors(what: str) -> Iterator[None]:
     Raises:
         InvalidInputError: (13) an expression fails on a row, such as a division by zero.
         InvalidTableStateError: (19) a file of the version is missing.
-        ServiceUnavailableError: (17) the storage failed.
+        ServiceUnavailableError: (17) or another error of the storage.
         InternalError: (18) Lance panicked.
     """
     try:
@@ -361,7 +360,7 @@ def translate_query_errors(what: str) -> Iterator[None]:
 
 
 def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
-    """Return InvalidInput, InvalidTableState, ServiceUnavailable or Internal for a failed query."""
+    """Return InvalidInput, InvalidTableState, Internal or a storage's error for a failed query."""
     if _is_on_a_row(error):
         return invalid(f"{what}: {first_line(error)}")
     missing = _MISSING_FILE.search(str(error))

@@ -40,7 +40,7 @@ from obstore.store import LocalStore, from_url
 
 from .. import locations
 from ..errors import unsupported
-from ..lance_texts import cut_message
+from ..lance_texts import cut_message, is_access_denied, is_caller_unknown
 from .deletion import (
     LocalLocation,
     Location,
@@ -67,11 +67,6 @@ _ENVIRONMENT = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE", "abfss": "AZURE"}
 """The prefix of a store's variables, by the scheme of its URIs."""
 _GOOGLE_TOKEN = "google_storage_token"
 """Lance's option for a vended token; obstore takes tokens only from a function."""
-_REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter in a bulk delete
-_UNKNOWN_CALLER = re.compile(
-    r"status code: 401\b"
-    r"|<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
-)
 _UNKNOWN_KEY = re.compile(r"Configuration key: '([^']+)' is not valid")
 
 
@@ -286,11 +281,11 @@ def store_errors(location: str) -> Iterator[None]:
 def _to_namespace_error(error: Exception, uri: str) -> LanceNamespaceError:
     # obstore reports a refused listing only in the error's text.
     text = str(error) if isinstance(error, BaseError) else ""
-    if isinstance(error, StoreUnauthenticated) or _UNKNOWN_CALLER.search(text):
+    if isinstance(error, StoreUnauthenticated) or is_caller_unknown(text):
         return UnauthenticatedError(
             f"Storage did not accept the credentials for {uri}: check the storage.* properties"
         )
-    if isinstance(error, StorePermissionDenied | PermissionError) or _REFUSED.search(text):
+    if isinstance(error, StorePermissionDenied | PermissionError) or is_access_denied(text):
         return PermissionDeniedError(f"Storage refused access to {uri}")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return InvalidInputError(f"A name is longer than the file system of {uri} takes")

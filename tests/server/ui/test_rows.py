@@ -15,8 +15,10 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance.arrow import bfloat16_array
+from lance_namespace.errors import ErrorCode
 from server.gateways import cedar, clients, memory_namespace
 from server.ui.browsers import HtmlPage
+from servers.processes import public_directory, without_privileges
 
 from lance_bridge_server.access.authorizer import AllowAll
 from lance_bridge_server.ui import rows as row_reader
@@ -310,6 +312,22 @@ def test_rows_that_take_too_long_are_shown_in_part(
     page = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy?sort=id").text)
     assert "Only the rows read within 0 seconds are shown" in page.text
     assert "0" in page.cells
+
+
+def test_a_page_says_that_its_rows_may_not_be_read() -> None:
+    path, query = "/v1/table/db$t/query", {"k": 1, "vector": {}}
+    with public_directory() as place:
+        namespace = memory_namespace(place)
+        namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+        client = {"namespace_client": namespace, "table_id": ["db", "t"]}
+        lance.write_dataset(pa.table({"id": [1, 2]}), **client)
+        for each in place.rglob("data/*"):
+            each.chmod(0)
+        with clients(namespace, AllowAll()) as client_of, without_privileges():
+            page = HtmlPage.of(_get(client_of, "/ui/rows/db/t").text)
+            refused = client_of("ann")("POST", path, json=query)
+    assert "Permission denied" in page.text
+    assert (refused.status_code, refused.json()["code"]) == (403, ErrorCode.PERMISSION_DENIED)
 
 
 # -- cells of blobs --------------------------------------------------------------------------------

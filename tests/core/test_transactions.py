@@ -12,7 +12,9 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
+from lance_bridge.dataset import list_transactions
 from lance_bridge.dataset_versions import find_commit
+from lance_bridge.storage.manifests import Scheme, name_of
 
 from .memory_catalog import TABLE, MemoryNamespace, build, dataset, directory, raiser
 
@@ -250,3 +252,34 @@ def test_a_version_that_cannot_be_read_may_be_the_one(three_versions: MemoryName
     manifests[1].unlink()
     with pytest.raises(errors.ServiceUnavailableError, match="could not be read"):
         find_commit(latest, lambda each: each.uuid == wanted, 1)
+
+
+# -- the transactions of all versions --------------------------------------------------------------
+
+
+@pytest.mark.spec("spark.md#metadata-tables")
+def test_transactions_of_versions_that_are_deleted_meanwhile_are_left_out(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(namespace, 5)
+    table = namespace.tables.load(tuple(TABLE))
+    assert [each.version for each in list_transactions(table)] == [1, 2, 3, 4, 5]
+    read = lance.LanceDataset.read_transaction
+    manifests = directory(namespace) / "_versions"
+
+    def delete_first(found: lance.LanceDataset, version: int) -> Any:
+        for number in (2, 3):
+            (manifests / name_of(number, Scheme.V2)).unlink(missing_ok=True)
+        return read(found, version)
+
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", delete_first)
+    assert [each.version for each in list_transactions(table)] == [1, 4, 5]
+
+
+@pytest.mark.spec("spark.md#metadata-tables")
+def test_a_version_that_exists_and_cannot_be_read_is_an_error(
+    with_table: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", raiser(OSError("broken")))
+    with pytest.raises(errors.ServiceUnavailableError, match=r"transactions of table .*: broken"):
+        list_transactions(with_table.tables.load(tuple(TABLE)))

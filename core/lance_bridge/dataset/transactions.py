@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NoReturn
@@ -17,7 +19,7 @@ from lance_namespace.errors import TableVersionNotFoundError, TransactionNotFoun
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from ..dataset_versions import transaction_at
-from ..errors import invalid, translate_lance_errors, unsupported
+from ..errors import LANCE_ERRORS, invalid, translate_lance_errors, unsupported
 from ..managed.commits import CatalogCommit, commit_batch
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..requests import Ref
@@ -290,18 +292,34 @@ class VersionTransaction:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+_THREADS = 16
+
+
 def list_transactions(table: Table) -> list[VersionTransaction]:
     """Return the transactions of the versions of the main branch, oldest first.
 
+    A version that is deleted meanwhile is left out.
+
     Raises:
         InvalidTableStateError: (19) the table is declared and holds no data yet.
-        ServiceUnavailableError: (17) also if a version is deleted meanwhile.
+        ServiceUnavailableError: (17)
     """
     dataset = table.open()
-    present = [each.version for each in _directory(table, table.files(), None).list()]
+    directory = _directory(table, table.files(), None)
+
+    def read(version: int) -> VersionTransaction | None:
+        try:
+            # pylance refuses two calls of one dataset at a time.
+            return _of_version(version, transaction_at(copy(dataset), version))
+        except LANCE_ERRORS:
+            if directory.find(version) is None:
+                return None
+            raise
+
+    present = [each.version for each in directory.list()]
     what = f"The transactions of table '{table.name}' could not be read"
-    with translate_lance_errors(what):
-        return [_of_version(each, transaction_at(dataset, each)) for each in present]
+    with translate_lance_errors(what), ThreadPoolExecutor(_THREADS) as threads:
+        return [found for found in threads.map(read, present) if found is not None]
 
 
 def _of_version(version: int, read: lance.Transaction | None) -> VersionTransaction:

@@ -2,6 +2,10 @@
 
 They are written for developers: types of Rust, places in the source, retries, XML of a store's
 answer, and SQL that Lance makes around an expression.
+
+Pylance's namespaces repeat Lance's errors as Rust prints them. They report a wrong expression as an
+internal error, with the fields of the Rust value. What is wrong with the request is in a text among
+them.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ _DEBUG = re.compile(
     re.DOTALL,
 )
 """An error as Rust prints it for developers: ``IO { source: Os { code: 2, message: "…" } }``."""
-_MESSAGE = re.compile(r'\b(?:message|error): "((?:[^"\\]|\\.)*)"')
-_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_MESSAGE = re.compile(rf"\b(?:message|error): {_QUOTED}")
+_TEXT = re.compile(_QUOTED)
 _PLACE = re.compile(r",? (?:location: )?[^\s(]+\.rs:\d+(?::\d+)?")
 """Where in the source of Lance an error was made."""
 
@@ -139,7 +144,8 @@ def _from_debug(text: str) -> str:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text.replace("\\n", "\n"))
+    """Return a text of Rust without its escapes."""
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def _from_expression(text: str) -> str:
@@ -207,3 +213,92 @@ _STEPS: tuple[Callable[[str], str], ...] = (
     _first_line,
     _without_types,
 )
+
+
+# -- errors of pylance's namespaces ----------------------------------------------------------------
+
+
+_RUST = re.compile(r"location: Location \{|/rust/[\w/-]+\.rs:\d+|/library/[\w/-]+\.rs:\d+")
+_MISSING = re.compile(rf"FieldNotFound \{{ field: Column \{{ relation: [^\"]*?name: {_QUOTED}")
+_NAMED = re.compile(r"No field named ([^.]+|\"[^\"]+\")\.|column (\S+) does not exist in schema")
+_PRINTED = re.compile(rf"\b(\w+) \{{ (?:source|message): (?:\w+\()?{_QUOTED}")
+_BEFORE_REASON = re.compile(
+    r"^.*\bLanceError\(\w+\): |^(?:Internal error: )?Failed to run \w+ on table at '.*?': ",
+    re.DOTALL,
+)
+_PREFIX = re.compile(
+    r"^(?:(?:Internal error|Invalid input|Invalid user input|Error during planning|Execution error"
+    r"|Arrow error|Error applying filter expression to batch|Error resolving filter expression): )+"
+)
+_WRONG_REQUEST = {
+    "Arrow", "Execution", "Index", "InvalidInput", "NotSupported", "Schema", "SchemaMismatch",
+}  # fmt: skip
+_OF_VALUES = ("Failed to coerce types", "Wkt(", "InvalidGeoArrow(")
+"""Parts of printed errors about a value of the request."""
+_REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution error: ")
+"""What precedes the reason in messages about a wrong request."""
+_MALFORMED = ("Failed to read IPC stream", "No data provided")
+"""What they say of rows that they cannot read."""
+_LONG_NAME = "File name too long (os error"
+_OTHER_SCHEMA = "Append with different schema: "
+_HINT = "\n\tCandidate functions"
+
+
+def without_places(text: str) -> str:
+    """Return a message without places in the source of Lance."""
+    return _PLACE.sub("", text)
+
+
+def is_not_implemented(text: str) -> bool:
+    """Return whether a namespace does not have the operation."""
+    return "failed with NotImplementedError" in text
+
+
+def is_overflow(text: str) -> bool:
+    """Return whether a number of the request does not fit."""
+    return "failed with OverflowError" in text
+
+
+def find_other_schema(text: str) -> str:
+    """Return in what the schema of rows differs from the table's; empty for other messages."""
+    _, found, fields = text.partition(_OTHER_SCHEMA)
+    return _plain_reason(fields) if found else ""
+
+
+def find_missing_column(text: str) -> str | None:
+    """Return the column of the request that does not exist, or None for other messages."""
+    found = (_MISSING.search(text) or _NAMED.search(text)) if _RUST.search(text) else None
+    return found and _unescape(next(filter(None, found.groups())))
+
+
+def find_wrong_part(text: str, *, is_known: bool, is_of_value: bool) -> str:
+    """Return what is wrong with the request, on one line; empty if the message is not about it.
+
+    Args:
+        is_known: Whether the error's code says that the request is wrong.
+        is_of_value: Whether a value of the request is known to be wrong.
+    """
+    is_of_value = is_of_value or any(each in text for each in _OF_VALUES)
+    wrong = _wrong_part(text, is_known=is_known, is_of_value=is_of_value)
+    return wrong and _plain_reason(wrong)
+
+
+def _wrong_part(text: str, *, is_known: bool, is_of_value: bool) -> str:
+    if _LONG_NAME in text:
+        return "a name in the request is too long"
+    if any(each in text for each in _MALFORMED):
+        return text.partition("IoError")[0].rstrip(": ")
+    is_of_rust = _RUST.search(text) is not None
+    printed = _PRINTED.search(text) if is_of_rust or is_of_value else None
+    if printed is not None and (is_of_value or printed[1] in _WRONG_REQUEST):
+        return _unescape(printed[2])
+    for mark in _REASONS:
+        if mark in text:
+            return text.rpartition(mark)[2]
+    return text if is_of_value or (is_known and is_of_rust) else ""
+
+
+def _plain_reason(text: str) -> str:
+    """Return the first line of a text, without places in sources and without categories."""
+    reason = _BEFORE_REASON.sub("", without_places(text.partition(_HINT)[0]).strip())
+    return _PREFIX.sub("", reason).splitlines()[0]

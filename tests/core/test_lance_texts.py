@@ -17,7 +17,14 @@ from lance_namespace.errors import ErrorCode, LanceNamespaceError, PermissionDen
 from servers.processes import free_port, without_privileges
 
 from lance_bridge.errors import as_namespace_error, translate_lance_errors
-from lance_bridge.lance_texts import NO_CREDENTIALS, cut_message, is_for_developers
+from lance_bridge.lance_texts import (
+    NO_CREDENTIALS,
+    cut_message,
+    find_missing_column,
+    find_other_schema,
+    find_wrong_part,
+    is_for_developers,
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
 
@@ -228,6 +235,43 @@ def test_files_that_may_not_be_read_are_permission_denied(
         translate_lance_errors("Table 't'"),
     ):
         lance.dataset(str(tmp_path / "t.lance")).to_table()
+
+
+RUST = "location: Location { file: x"
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (f"No field named nope. Valid fields are id, {RUST}", "nope"),
+        (f'FieldNotFound {{ field: Column {{ relation: None, name: "a\\"b" }} }}, {RUST}', 'a"b'),
+        (f"column nope does not exist in schema, {RUST}", "nope"),
+        ("No field named nope. Valid fields are id", None),
+    ],
+)
+def test_a_namespace_of_pylance_names_the_missing_column(text: str, column: str | None) -> None:
+    assert find_missing_column(text) == column
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (f'InvalidInput {{ source: "Invalid user input: no", {RUST}', "no"),
+        (f'IO {{ source: "the disk is gone", {RUST}', ""),
+        (f"Failed to run update_table on table at '/t': LanceError(Arrow): no, {PLACE}", "no"),
+        ("Failed to read IPC stream: IoError(x)", "Failed to read IPC stream"),
+        ("File name too long (os error 36)", "a name in the request is too long"),
+        ("Table not found: t", ""),
+    ],
+)
+def test_a_namespace_of_pylance_says_what_is_wrong_with_the_request(text: str, wrong: str) -> None:
+    assert find_wrong_part(text, is_known=False, is_of_value=False) == wrong
+
+
+def test_rows_of_another_schema_are_described() -> None:
+    text = f"LanceError(Schema): Append with different schema: `x` should be int32, {PLACE}"
+    assert find_other_schema(text) == "`x` should be int32"
+    assert find_other_schema("Table not found: t") == ""
 
 
 def test_types_in_a_message_are_not_taken_for_an_error() -> None:

@@ -85,9 +85,11 @@ _DENIED = re.compile(
     r"Permission denied \(os error 13\)|Operation not permitted \(os error 1\)"
     r"|(?:status code:|error response:|with status:?) 403\b"
     r"|\(code: AccessDenied\)"  # of one file in a bulk delete
+    r"|\bkind: PermissionDenied\b|\bPermissionDenied \{ |\bStatus \{ status: 403\b"  # as Rust prints it
 )
 _UNAUTHENTICATED = re.compile(
     r"(?:status code:|error response:|with status:?) 401\b"
+    r"|\bUnauthenticated \{ |\bStatus \{ status: 401\b"
     r"|<Code>(?:InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
 )
 _NO_CREDENTIALS = re.compile(

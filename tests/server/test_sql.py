@@ -12,9 +12,11 @@ import pytest
 from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
+    PermissionDeniedError,
     TableColumnNotFoundError,
     TableVersionNotFoundError,
 )
+from servers.processes import public_directory, without_privileges
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
@@ -241,3 +243,25 @@ def test_wrong_expressions_have_readable_errors_in_a_directory(
         call_namespace(namespace, operation, [request])
     assert words in str(caught.value)
     assert not re.search(r"\.rs|LanceError|Failed to run|\w \{ ", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("query_table", {"k": 1, "vector": {}}),
+        ("count_table_rows", {"predicate": "id > 1"}),
+        ("delete_from_table", {"predicate": "id > 1"}),
+    ],
+)
+def test_files_in_a_directory_that_may_not_be_read_are_permission_denied(
+    name: str, fields: dict[str, Any]
+) -> None:
+    request = BY_NAME[name].request.model_validate({"id": ["t"], **fields})
+    with public_directory() as place:
+        lance.write_dataset(pa.table({"id": [1, 2]}), str(place / "t.lance"))
+        for each in place.rglob("data/*"):
+            each.chmod(0)
+        namespace = lance_bridge.connect("dir", root=str(place))
+        with without_privileges(), pytest.raises(PermissionDeniedError) as caught:
+            call_namespace(namespace, BY_NAME[name], [request])
+    assert str(caught.value).endswith("Permission denied")

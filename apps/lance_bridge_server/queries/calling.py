@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 
 from lance_bridge import LanceBridgeNamespace, lance_texts
 from lance_bridge.dataset import Rows
-from lance_bridge.errors import has_wrong_value, invalid, unsupported
+from lance_bridge.errors import as_namespace_error, has_wrong_value, invalid, unsupported
 from lance_bridge.requests import require_extensions
 from lance_bridge.table import ON_OPEN
 from lance_bridge_federated import FederatedNamespace
@@ -125,8 +125,8 @@ def readable_error(operation: str, error: Exception) -> Exception:
     """Return an error with the code and the text of what is wrong with the request.
 
     Returns:
-        TableColumnNotFound (12), InvalidInput (13), or UnsupportedOperation (0); the error itself
-        if it has another cause.
+        TableColumnNotFound (12), InvalidInput (13), UnsupportedOperation (0), or PermissionDenied
+        (15) or Unauthenticated (16) of the storage; the error itself if it has another cause.
     """
     text, code = str(error), getattr(error, "code", ErrorCode.INTERNAL)
     if isinstance(error, NotImplementedError) or lance_texts.is_not_implemented(text):
@@ -144,4 +144,7 @@ def readable_error(operation: str, error: Exception) -> Exception:
     wrong = lance_texts.find_wrong_part(
         text, is_known=code == ErrorCode.INVALID_INPUT, is_of_value=has_wrong_value(error)
     )
-    return InvalidInputError(wrong) if wrong else error
+    if wrong:
+        return InvalidInputError(wrong)
+    is_refused = lance_texts.is_access_denied(text) or lance_texts.is_caller_unknown(text)
+    return as_namespace_error(f"{operation} failed", error) if is_refused else error

@@ -85,7 +85,8 @@ _DENIED = re.compile(
     r"Permission denied \(os error 13\)|Operation not permitted \(os error 1\)"
     r"|(?:status code:|error response:|with status:?) 403\b"
     r"|\(code: AccessDenied\)"  # of one file in a bulk delete
-    r"|\bkind: PermissionDenied\b|\bPermissionDenied \{ |\bStatus \{ status: 403\b"  # as Rust prints it
+    r"|\bkind: PermissionDenied\b|\bPermissionDenied \{ "  # as Rust prints it, and so the next
+    r"|\bStatus \{ status: 403\b"
 )
 _UNAUTHENTICATED = re.compile(
     r"(?:status code:|error response:|with status:?) 401\b"

@@ -144,7 +144,10 @@ def readable_error(operation: str, error: Exception) -> Exception:
     wrong = lance_texts.find_wrong_part(
         text, is_known=code == ErrorCode.INVALID_INPUT, is_of_value=has_wrong_value(error)
     )
-    if wrong:
-        return InvalidInputError(wrong)
+    return InvalidInputError(wrong) if wrong else _of_storage(operation, error)
+
+
+def _of_storage(operation: str, error: Exception) -> Exception:
+    text = str(error)
     is_refused = lance_texts.is_access_denied(text) or lance_texts.is_caller_unknown(text)
     return as_namespace_error(f"{operation} failed", error) if is_refused else error

@@ -38,6 +38,7 @@ from .sessions import (
 )
 from .source import with_catalogs
 from .source.memory import scan_memory
+from .time_travel import TIME_ZONE
 
 Catalogs = Mapping[str, Mapping[str, str]]
 
@@ -98,7 +99,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
         known = catalogs_of(spark)  # a class makes a catalog of the configuration file known
         _load(spark, known)
     memory = scan_memory(dict(spark.conf.getAll))
-    spark.dataSource.register(with_catalogs(known, memory))
+    spark.dataSource.register(with_catalogs(known, memory, spark.conf.get(TIME_ZONE)))
     if not is_remote(spark):
         share(spark, known, missing)
     engine.use(SparkEngine(spark))

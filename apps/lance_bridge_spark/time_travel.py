@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import lance
 from lance_namespace.errors import (
@@ -13,12 +15,15 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from lance_bridge.errors import translate_lance_errors
+from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import LATEST, Ref
 
 if TYPE_CHECKING:
     from .spark_tables import SparkTable
 
+TIME_ZONE = "spark.sql.session.timeZone"
+"""The setting with the time zone of a session."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?:([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?)?|Z")
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -117,6 +122,33 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
             f"Table '{name}' has no version at or before {_format_time(timestamp_us)}{since}"
         )
     return max(found)
+
+
+def with_zone(moment: datetime, zone: str) -> datetime:
+    """Return a time in the zone of a session, unless it has one.
+
+    Args:
+        zone: As in `TIME_ZONE`: a region, or an offset such as ``+01:00``.
+
+    Raises:
+        InvalidInputError: (13) Python does not know the zone.
+    """
+    return moment if moment.tzinfo else moment.replace(tzinfo=_parse_zone(zone))
+
+
+def _parse_zone(text: str) -> tzinfo:
+    offset = _OFFSET.fullmatch(text)
+    try:
+        if offset is None:
+            return ZoneInfo(text)
+        hours, minutes, seconds = (int(each or 0) for each in offset.groups()[1:])
+        size = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-size if offset[1] == "-" else size)
+    except (KeyError, ValueError, OSError) as error:
+        raise invalid(
+            f"Python does not know the time zone {text[:60]!r} of this session ({TIME_ZONE}): give "
+            "times with a zone, such as 2026-01-31T12:00:00+00:00"
+        ) from error
 
 
 def to_micros(moment: datetime) -> int:

@@ -20,7 +20,10 @@ def check_versions_are_read_by_options_of_other_formats(db: Database) -> None:
     with set_conf(db.spark, "spark.sql.session.timeZone", "America/New_York"):
         [(local,)] = db.rows("SELECT string(current_timestamp())")
         assert db.spark.read.option("timestampAsOf", local).table(table).count() == 3
-    db.sql(f"INSERT INTO {table} VALUES (3, 'three')")
+    with set_conf(db.spark, "spark.sql.session.timeZone", "America/New_York"):
+        [(local,)] = db.rows("SELECT string(current_timestamp())")
+        db.sql(f"INSERT INTO {table} VALUES (3, 'three')")
+        assert db.spark.read.option("timestamp", local).table(table).count() == 3
     [(millis,)] = db.rows(
         f"SELECT unix_millis(timestamp) + 1 FROM {table}.versions WHERE version = 3"
     )

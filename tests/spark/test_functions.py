@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import lance
 import numpy as np
@@ -49,6 +50,7 @@ from lance_bridge_spark.functions.read_write import Snapshot
 from lance_bridge_spark.lookup import find_table
 
 from .row_tables import DoubledMatchError, Row, made, merged, numbered, ordered, rows_of, version_of
+from .sql_helpers import set_conf
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#merge_into", "spark.md#update")]
 
@@ -517,6 +519,9 @@ def test_versions_are_listed_read_found_by_time_and_restored(
     listed = F.versions(spark, place).collect()
     assert [row.version for row in listed] == [1, 2]
     assert F.version_at(spark, place, datetime.now(timezone.utc) + timedelta(days=1)) == 2
+    with set_conf(spark, "spark.sql.session.timeZone", "America/New_York"):
+        here = datetime.now(ZoneInfo("America/New_York")).replace(tzinfo=None)
+        assert F.version_at(spark, place, here) == 2
     with pytest.raises(errors.TableVersionNotFoundError):
         F.version_at(spark, place, datetime(2001, 1, 1))
     assert (F.count(spark, place), F.count(spark, place, version=1)) == (1, 4)

@@ -314,6 +314,8 @@ def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
     catalog = {"impl": "hive", "uri": "thrift://localhost:1"}
     for key, value in catalog.items():
         spark.conf.set(f"spark.sql.catalog.by_setting.{key}", value)
+    zone = "spark.sql.session.timeZone"
+    spark.conf.set(zone, "Asia/Tokyo")
     try:
         plan = spark.range(1)._jdf.queryExecution().analyzed()
         assert _rule(spark, java).apply(plan) == plan
@@ -321,7 +323,9 @@ def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
         command = names.lookupDataSource("lance").dataSourceCls().command().mkString(",")
         source = pickle.loads(bytes(int(each) & 255 for each in command.split(",")))
         assert source.catalogs["by_setting"].properties == catalog
+        assert source.zone == "Asia/Tokyo"
     finally:
+        spark.conf.unset(zone)
         for key in catalog:
             spark.conf.unset(f"spark.sql.catalog.by_setting.{key}")
 

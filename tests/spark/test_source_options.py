@@ -9,7 +9,9 @@ from typing import Any
 import lance
 import pytest
 from lance_namespace.errors import InvalidInputError
+from pyspark.sql.datasource import CaseInsensitiveDict
 
+from lance_bridge_spark.source import with_catalogs
 from lance_bridge_spark.source.foreign_options import OTHER_NAMES, REFUSED
 from lance_bridge_spark.source.options import KNOWN, Options
 from lance_bridge_spark.source.worker_calls import LanceValueError
@@ -44,9 +46,50 @@ def test_a_time_is_chosen_by_its_other_names(place: str) -> None:
     made: Any = lance.dataset(place).versions()[0]["timestamp"]
     moment = made.astimezone(timezone.utc).isoformat()
     assert ids_in(read({"path": place, "timestampAsOf": moment})) == [1, 2]
-    assert ids_in(read({"path": place, "timestampAsOf": "2199-01-31"})) == [1, 2, 3, 4]
+    assert ids_in(read({"path": place, "timestampAsOf": "2199-01-31T00:00Z"})) == [1, 2, 3, 4]
     millis = Options({"as-of-timestamp": "1500"}).reading().timestamp
     assert millis == datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
+
+
+@pytest.mark.spec("spark.md#time-travel")
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [
+        ("UTC", "+00:00"),
+        ("Z", "+00:00"),
+        ("America/New_York", "-05:00"),
+        ("+01:00", "+01:00"),
+        ("-5", "-05:00"),
+        ("GMT+5:30", "+05:30"),
+    ],
+)
+def test_a_time_without_a_zone_is_in_that_of_the_session(zone: str, offset: str) -> None:
+    kind = with_catalogs({}, zone=zone)
+    for text in ("2026-01-31", "2026-01-31 12:30:00", "2026-01-31T12:30:00"):
+        for name in ("timestamp", "timestampAsOf"):
+            options = CaseInsensitiveDict({"path": "/t", name: text})
+            found = kind(options)._options().reading().timestamp
+            assert found is not None
+            clock = text[11:] or "00:00:00"
+            assert found == datetime.fromisoformat(f"2026-01-31T{clock}{offset}")
+    with_own = CaseInsensitiveDict({"path": "/t", "timestamp": "2026-01-31T12:00:00+02:00"})
+    found = kind(with_own)._options().reading().timestamp
+    assert found == datetime(2026, 1, 31, 10, tzinfo=timezone.utc)
+
+
+@pytest.mark.spec("spark.md#time-travel")
+@pytest.mark.parametrize(
+    ("zone", "message"),
+    [
+        (None, "'timestampAsOf' needs a zone, as in 2026-01-31T00:00:00.00:00: .*register"),
+        ("Mars/Olympus", "does not know the time zone 'Mars/Olympus'"),
+        ("../etc", "does not know the time zone"),
+        ("+99:00", "does not know the time zone"),
+    ],
+)
+def test_a_time_without_a_known_zone_is_refused(zone: str | None, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Options({"timestampAsOf": "2026-01-31"}, zone=zone).reading()
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

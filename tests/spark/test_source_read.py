@@ -75,7 +75,7 @@ def test_a_timestamp_chooses_the_version_of_that_moment(place: str) -> None:
     later = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
     assert read({"path": place, "timestamp": later}).num_rows == 19
     with pytest.raises(LanceError, match="LANCE_TABLE_VERSION_NOT_FOUND"):
-        read({"path": place, "timestamp": "2001-01-01 00:00:00"})
+        read({"path": place, "timestamp": "2001-01-01 00:00:00Z"})
 
 
 def test_a_branch_is_read(place: str) -> None:

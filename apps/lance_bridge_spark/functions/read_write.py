@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ from ..schemas import (
 )
 from ..source import conversion
 from ..source.options import FORMAT, SCAN_OPTION, Options, address_options, load
-from ..time_travel import to_micros
+from ..time_travel import TIME_ZONE, to_micros, with_zone
 from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of
 
@@ -212,14 +212,17 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
 
 
 def version_at(spark: Any, table: str, timestamp: datetime) -> int:
-    """Return the version that was the latest at a point in time (UTC if it has no zone).
+    """Return the version that was the latest at a point in time.
+
+    Args:
+        timestamp: In the session's time zone if it has none.
 
     Raises:
         TableNotFoundError: (4)
         TableVersionNotFoundError: (11) the table had no version at that time.
         InvalidInputError: (13) no such catalog, or no Lance table.
     """
-    moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
+    moment = with_zone(timestamp, spark.conf.get(TIME_ZONE))
     target = Snapshot.open(spark, table, LATEST)
     return find_version(target.dataset, to_micros(moment), target.name)
 

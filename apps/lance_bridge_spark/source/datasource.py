@@ -23,7 +23,7 @@ from lance_bridge.requests import Ref
 
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
-from ..time_travel import to_micros, version_at
+from ..time_travel import TIME_ZONE, to_micros, version_at
 from . import conversion
 from .memory import scan_memory
 from .options import (
@@ -58,6 +58,9 @@ class LanceSource(DataSource):
 
     memory: int = SCAN_BYTES
     """About how many bytes the scan of a task may hold."""
+
+    zone: str | None = None
+    """The session's time zone, if known."""
 
     loaded: SparkTable | None = None
     """The table to read, if the statement has loaded it already."""
@@ -153,27 +156,32 @@ class LanceSource(DataSource):
         return options.address(), asked, writing
 
     def _options(self) -> Options:
-        return Options(self.options, self.catalogs)
+        return Options(self.options, self.catalogs, self.zone)
 
 
 def with_catalogs(
-    catalogs: Mapping[str, CatalogAddress], memory: int = SCAN_BYTES
+    catalogs: Mapping[str, CatalogAddress], memory: int = SCAN_BYTES, zone: str | None = None
 ) -> type[LanceSource]:
     """Return the source with a session's catalogs, for registration in that session.
 
     Args:
         memory: About how many bytes the scan of a task may hold.
+        zone: The session's time zone.
     """
-    return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs), "memory": memory})
+    known = {"catalogs": dict(catalogs), "memory": memory, "zone": zone}
+    return type("LanceSource", (LanceSource,), known)
 
 
 def with_settings(settings: str) -> type[LanceSource]:
-    """Return the source with what a session's settings (a JSON object) say: catalogs and memory.
+    """Return the source with what a session's settings say: catalogs, memory and time zone.
 
     The class `SessionCatalogs` of the jar calls it by name.
+
+    Args:
+        settings: A JSON object.
     """
     given = json.loads(settings)
-    return with_catalogs(catalogs_in(given), scan_memory(given))
+    return with_catalogs(catalogs_in(given), scan_memory(given), given.get(TIME_ZONE))
 
 
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:

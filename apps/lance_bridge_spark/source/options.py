@@ -10,7 +10,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -28,6 +28,7 @@ from lance_bridge.names import parts_of
 from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress, find_catalog, with_session_catalog
+from ..time_travel import with_zone
 from . import foreign_options
 
 if TYPE_CHECKING:
@@ -281,12 +282,16 @@ class Options:
     """The options of one read or write. Unknown ones are refused."""
 
     def __init__(
-        self, options: Mapping[str, str], catalogs: Mapping[str, CatalogAddress] | None = None
+        self,
+        options: Mapping[str, str],
+        catalogs: Mapping[str, CatalogAddress] | None = None,
+        zone: str | None = None,
     ) -> None:
         """Check the names of the options.
 
         Args:
             catalogs: The session's catalogs, by name.
+            zone: The session's time zone, if known.
 
         Raises:
             InvalidInputError: (13) an option is unknown.
@@ -294,6 +299,7 @@ class Options:
         lowered = {key.lower(): value for key, value in options.items()}
         self._given, self._names = foreign_options.translate(lowered)
         self._catalogs = catalogs or {}
+        self._zone = zone
         if "impl" not in self._given:
             # With `impl`, the other options are its properties, which it checks itself.
             for key in self._given:
@@ -472,9 +478,14 @@ class Options:
         except ValueError:
             raise invalid(
                 f"Option '{self._name_of(key)}' must be a time such as "
-                f"2026-01-31T12:00:00+00:00 (UTC without a zone), not {text!r}"
+                f"2026-01-31T12:00:00+00:00, not {text!r}"
             ) from None
-        return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+        if time.tzinfo is None and self._zone is None:
+            raise invalid(
+                f"Option '{self._name_of(key)}' needs a zone, as in {time.isoformat()}+00:00: the "
+                "data source knows the session's time zone after lance_bridge_spark.register(spark)"
+            )
+        return with_zone(time, self._zone or "")
 
 
 # -- searches --------------------------------------------------------------------------------------

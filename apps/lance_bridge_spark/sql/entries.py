@@ -185,12 +185,13 @@ def table_exists(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def load_table(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, version?, timestamp_us?, options?}`` to a description.
+    """``{table, version?, timestamp_us?, options?, zone?}`` to a description.
 
     ``version`` is a number or the name of a tag or branch; ``timestamp_us`` is in microseconds
     since 1970. ``options`` are the relation's options for the data source; only version, tag,
-    branch and timestamp are used here. In the result, ``chosen`` means that the caller requested
-    this version, instead of the latest; ``loaded`` is for `plan_read`.
+    branch and timestamp are used here, a timestamp without a zone in the session's ``zone``. In
+    the result, ``chosen`` means that the caller requested this version, instead of the latest;
+    ``loaded`` is for `plan_read`.
 
     Of a metadata table, the result is ``{metadata, schema}``.
 
@@ -204,7 +205,7 @@ def load_table(catalog: CatalogAddress, args: Args) -> Answer:
     travel = TimeTravel.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
     if options and travel == TimeTravel():
-        travel = _to_time_travel(Options(options).reading())
+        travel = _to_time_travel(Options(options, zone=args.get("zone")).reading())
     table = find(catalog, args)
     travel, dataset = travel.open(table)
     description = {**describe(table, dataset), "loaded": _keep(table)}

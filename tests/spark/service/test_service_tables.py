@@ -368,7 +368,7 @@ def test_options_of_a_relation_choose_a_version_too(service: Service) -> None:
     answer = service.ask("load_table", table=TABLE, options={"branch": "dev"})
     assert (answer["branch"], answer["rows"]) == ("dev", 0)
     moment = {"timestamp": "2001-01-01"}
-    assert service.refusal("load_table", table=TABLE, options=moment)[0] == 11
+    assert service.refusal("load_table", table=TABLE, options=moment, zone="UTC")[0] == 11
     assert service.refusal("load_table", table=TABLE, options={"versoin": "1"})[0] == 13
 
 

@@ -6,6 +6,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -41,6 +42,7 @@ final class ScanOptions {
   private static JsonNode referred(LanceTable table, Map<String, String> references) {
     ObjectNode arguments = table.arguments();
     arguments.set("options", Service.tree(references));
+    arguments.put("zone", SQLConf.get().sessionLocalTimeZone());
     JsonNode state = table.service().ask("load_table", arguments);
     if (!Service.schemaOf(state).equals(table.schema())) {
       throw LanceException.invalid(

@@ -22,6 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class SessionCatalogs extends Rule<LogicalPlan> {
   private static final String PREFIX = "spark.sql.catalog.";
+  private static final String TIME_ZONE = "spark.sql.session.timeZone";
   private static final String SESSION_CATALOG = PREFIX + LanceSessionCatalog.NAME;
   private static final String CLASS = LanceCatalog.class.getName();
   private static final String MAKER = "lance_bridge_spark.source.datasource\nwith_settings\n";
@@ -49,6 +50,7 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
 
   private Map<String, String> settings() {
     Map<String, String> found = new TreeMap<>(ServiceSettings.memory(session));
+    found.put(TIME_ZONE, session.conf().get(TIME_ZONE));
     CollectionConverters.asJava(session.conf().getAll()).forEach((key, value) -> {
       if (key.startsWith(PREFIX)) {
         found.put(key, value);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lance_bridge import engine
+from lance_bridge.config import named_catalogs
 from lance_bridge.errors import invalid
 
 from . import jar
@@ -17,6 +18,7 @@ from .addresses import (
     LEFT_OUT,
     SESSION_CATALOG,
     SESSION_CATALOG_CLASS,
+    catalogs_in,
     catalogs_of,
     is_remote,
     setting,
@@ -57,8 +59,8 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     Args:
         spark: A session of Spark 4.1, 4.2 or 4.3. All its threads can use the catalogs.
         catalogs: Properties by catalog, including ``impl``; none for a catalog of that name in
-            the configuration file. They replace the properties that the session's settings have
-            for that catalog, except for those of the session catalog, to which they are added.
+            the configuration file. They replace all properties that the session has for that
+            catalog, except for those of the session catalog, to which they are added.
         sql: Whether to register the catalogs for SQL, which needs the jar of the SQL catalog. The
             data source, the functions and the jobs need no jar.
 
@@ -66,7 +68,8 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     session from now on.
 
     Raises:
-        InvalidInputError: (13) another connector's catalog has a name given here; nothing is set.
+        InvalidInputError: (13) another connector's catalog has a name given here, or a catalog of
+            the session would lose its ``impl``. Nothing is set.
         UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) does not
             exist, is of another minor version than this one, or lacks this package, here or on an
             executor; or there is no jar, and none can be compiled. Nothing is set.
@@ -75,6 +78,7 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     patterns are extended, so that it hides them in its event log, plans and web pages from now on.
     """
     given = dict(catalogs or {})
+    _refuse_partial(spark, given)
     if not is_remote(spark):
         check_python(spark)
         check_executors(spark)
@@ -125,6 +129,19 @@ def _unset_others(spark: Any, catalogs: Catalogs) -> None:
     for key in dict(spark.conf.getAll):
         if key.startswith(prefixes) and key not in kept:
             spark.conf.unset(key)
+
+
+def _refuse_partial(spark: Any, catalogs: Catalogs) -> None:
+    """Raise InvalidInput (13) if what is given would leave a catalog of the session no catalog."""
+    for name, properties in catalogs.items():
+        is_partial = "impl" not in properties and name != SESSION_CATALOG
+        had_impl = spark.conf.get(setting(name, "impl"), None) is not None
+        if is_partial and had_impl and name not in named_catalogs():
+            had = catalogs_in(dict(spark.conf.getAll))[name].properties
+            raise invalid(
+                f"The properties given for catalog '{name}' replace all that it has in this "
+                f"session ({', '.join(sorted(had))}), and have no 'impl': give all of them"
+            )
 
 
 def _refuse_others(spark: Any, names: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,6 +125,29 @@ def test_properties_of_an_earlier_registration_are_removed(jvm: Settings) -> Non
     assert "token" not in first.properties()
     assert PROD + "left_out" not in jvm
     assert first.new().conf["spark.sql.catalog.production.uri"] == "other"
+
+
+def test_properties_without_an_impl_do_not_replace_a_catalog(
+    jvm: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session = Session(jvm, {})
+    register(session, UNITY)
+    before = dict(session.conf)
+    message = r"replace all .*\(catalog, host, impl, root, token\), and have no 'impl': give all"
+    for given in ({"root": "B"}, {}):
+        with pytest.raises(InvalidInputError, match=message):
+            register(session, given)
+    assert session.conf == before
+    register(session, {**UNITY, "root": "B"})
+    assert session.properties() == {**UNITY, "root": "B"}
+
+    file = tmp_path / "catalogs.yaml"
+    file.write_text("catalogs:\n  prod:\n    impl: hive\n    uri: thrift://h:1\n")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(file))
+    register(session, {"root": "C"})
+    assert {key: session.conf[key] for key in session.conf if key.startswith(PROD)} == {
+        PROD + "root": "C"
+    }
 
 
 def test_the_session_catalog_keeps_what_it_has_completed(jvm: Settings) -> None:

@@ -26,7 +26,7 @@ from lance_bridge.dataset import (
 )
 from lance_bridge.dataset.maintenance import compact
 
-from .memory_catalog import TABLE, MemoryNamespace
+from .memory_catalog import TABLE, MemoryNamespace, raiser
 from .table_data import add, backfill, dataset, make
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#memory")]
@@ -293,6 +293,20 @@ def test_a_compaction_reads_large_rows_in_small_batches(namespace: MemoryNamespa
     assert (own["batch_size"], with_own.num_tasks()) == (7, 1)
     assert compact(namespace.tables.load_by_id(TABLE)).fragments_added == 1
     assert dataset(namespace).to_table().equals(rows)
+
+
+def test_a_dry_run_of_a_compaction_reads_no_rows(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    rows = pa.table([[cell(), cell()]], pa.schema([blob]))
+    make(namespace, rows)
+    lance.write_dataset(rows, dataset(namespace).uri, mode="append")
+    table = namespace.tables.load_by_id(TABLE)
+    expected = compact(table, dry_run=True)
+    assert (expected.fragments_removed, expected.fragments_added) == (2, None)
+    monkeypatch.setattr(lance.LanceDataset, "scanner", raiser(AssertionError("rows are read")))
+    assert compact(table, dry_run=True) == expected
 
 
 def test_a_compaction_of_small_rows_has_no_limits(namespace: MemoryNamespace) -> None:

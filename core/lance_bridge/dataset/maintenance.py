@@ -193,8 +193,13 @@ def compact(
     if target_rows < 1:
         raise invalid(f"target_rows must be 1 or more, not {target_rows}")
     dataset = table.open(write=True)
+    options: dict[str, Any] = {"target_rows_per_fragment": target_rows}
     with translate_lance_errors(f"No compaction of table '{table.name}' could be planned"):
-        plan, options = plan_compaction(dataset, {"target_rows_per_fragment": target_rows})
+        if dry_run:
+            # The tasks are the same without limits, for which sizes of blobs would be read.
+            plan = _lance.Compaction.plan(dataset, options)
+        else:
+            plan, options = plan_compaction(dataset, options)
         tasks = list(plan.tasks)
     replaced = sum(len(task.fragments) for task in tasks)
     if dry_run or not tasks:

@@ -1,4 +1,7 @@
-"""Table maintenance: compaction, indices and clean-up, in this process or in a local Spark."""
+"""Table maintenance: compaction, indices and clean-up, in this process or in a local Spark.
+
+Also the plan of what a whole catalog needs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from importlib import metadata
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from lance_bridge import dataset
 
@@ -20,12 +24,22 @@ from .arguments import (
     TableName,
     connected,
     connected_or_federated,
+    namespace_names,
     parse_duration,
     parse_key_values,
     parse_name,
     usage_error,
 )
-from .output import Output, print_result, print_table_result, progress_bar, spinner
+from .output import (
+    Output,
+    make_table,
+    message,
+    print_parts,
+    print_result,
+    print_table_result,
+    progress_bar,
+    spinner,
+)
 
 app = typer.Typer()
 
@@ -152,6 +166,60 @@ def clean_up(
     lines += [f"{table}: {reason}" for reason in done.kept]
     lines += [f"{table}: it is unknown whether this is a clone: {each}" for each in done.unread]
     print_result(output, "\n".join(lines), {"table": table, "dry_run": dry_run, **asdict(done)})
+
+
+@app.command()
+def plan(
+    catalog: CatalogName,
+    *,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Only tables in this namespace, and in those below it.",
+            autocompletion=namespace_names,
+        ),
+    ] = "",
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the tables that need maintenance, those that gain most first. Nothing is changed.
+
+    A table or namespace that cannot be read is named, and the others are listed.
+
+    Example: lance-bridge maintain plan prod --namespace sales
+    """
+    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.requests import parse_namespace  # noqa: PLC0415 - the same
+
+    parent = parse_name(namespace) if namespace else []
+    with connected(catalog, properties) as found, progress_bar(f"plan {catalog}") as report:
+        path = parse_namespace(parent, found.capabilities)
+        planned = dataset.plan_maintenance(found.tables, path, on_progress=report)
+    rows = [
+        {"table": written(each.path), "actions": [step.value for step in each.actions]}
+        | asdict(each.debt)
+        for each in planned.due
+    ]
+    unplanned = [{"name": written(each.path), "reason": each.reason} for each in planned.unplanned]
+    for each in unplanned:
+        message(f"not planned: {each['name']}: {each['reason']}")
+    counts = {"tables": planned.tables, "off": planned.off}
+    fields = {"catalog": catalog, "due": rows, "unplanned": unplanned, **counts}
+    print_parts(output, fields, _format_plan(catalog, planned, rows))
+
+
+def _format_plan(
+    catalog: str, planned: dataset.MaintenancePlan, rows: list[dict[str, Any]]
+) -> list[Table | str]:
+    text = f"{catalog}: {len(rows)} of {planned.tables} tables need maintenance"
+    if planned.off:
+        text += f"; for {planned.off} more it is off"
+    if not rows:
+        return [text]
+    shown = [{**each, "actions": ", ".join(each["actions"])} for each in rows]
+    return [make_table(list(rows[0]), shown), text]
 
 
 def _spark_session(catalog: str, properties: Sequence[str] | None) -> AbstractContextManager[Any]:

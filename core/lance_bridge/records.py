@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from .errors import invalid, require_text
+from .maintenance_policy import is_maintenance, parse
 
 Path = tuple[str, ...]
 """Names from the outermost level to the object, without the root: ``("db", "table")``."""
@@ -294,10 +295,17 @@ def check_key(key: str) -> None:
 
 
 def check_property(key: str, value: str) -> None:
-    """Raise InvalidInput (13) if a property is not text, or its key is empty or reserved."""
+    """Check a property of a table or a namespace.
+
+    Raises:
+        InvalidInputError: (13) it is not text, its key is empty or reserved, or it is one of
+            maintenance and not valid.
+    """
     require_text("Property key", key)
     require_text(f"Property '{key[:60]}'", value)
     check_key(key)
+    if is_maintenance(key):
+        parse(key, value)
 
 
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
@@ -319,6 +327,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
             kept[FOREIGN_COMMITS] = ForeignCommits.parse(value).value
         elif key.lower() in FLAGS:
             kept[key.lower()] = parse_flag(key.lower(), value)
+        elif is_maintenance(key):
+            kept[key.lower()] = value
         else:
             kept[key] = value
     return kept
@@ -327,7 +337,10 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 def with_known_keys(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties of a namespace with the keys that core reads in lower case."""
     known = (FOREIGN_COMMITS, MANAGED_BY, *FLAGS)
-    return {key.lower() if key.lower() in known else key: v for key, v in properties.items()}
+    return {
+        key.lower() if key.lower() in known or is_maintenance(key) else key: value
+        for key, value in properties.items()
+    }
 
 
 def parse_flag(key: str, value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,27 @@ def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
         run("maintain", "clean-up", "prod", name, "--older-than", bad, code=2)
     kept = answer_of("maintain", "clean-up", "prod", name, "--older-than", "1h")
     assert kept["versions"] == 0
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#planning-maintenance")
+def test_plan_lists_what_is_due_and_names_what_cannot_be_read(lake: Lake) -> None:
+    run("ns", "properties", "set", "prod", lake.database, "maintenance.min_fragments=3")
+    name = in_fragments(lake)
+    lake.create("small")
+    gone = lake.create("gone")
+    shutil.rmtree(lake.place("gone"))
+    found = answer_of("maintain", "plan", "prod", "--namespace", lake.database)
+    [due] = found["due"]
+    assert (due["table"], due["actions"], due["small_fragments"]) == (name, ["compact"], 4)
+    assert [each["name"] for each in found["unplanned"]] == [gone]
+    assert found["tables"] == 3
+    run("maintain", "compact", "prod", name)
+    after = run("maintain", "plan", "prod", "-n", lake.database)
+    assert after.stdout == "prod: 0 of 3 tables need maintenance\n"
+    assert f"not planned: {gone}" in after.stderr
 
 
 # -- the conformance kit ---------------------------------------------------------------------------

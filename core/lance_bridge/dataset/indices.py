@@ -143,6 +143,13 @@ def _to_index_content(index: Any, rows: int) -> IndexContent:
     )
 
 
+def count_unindexed(dataset: lance.LanceDataset) -> int:
+    """Return the number of rows that an index lacks, of the index that lacks most."""
+    found = describe_indices(dataset)
+    rows = dataset.count_rows() if found else 0
+    return max((_count_unindexed(each, rows) for each in found), default=0)
+
+
 def _count_unindexed(index: Any, rows: int) -> int:
     return max(rows - int(index.num_rows_indexed), 0)
 

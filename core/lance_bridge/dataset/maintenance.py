@@ -8,7 +8,7 @@ not committed yet, or quarantined.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -21,6 +21,7 @@ from lance import optimize
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from ..errors import display, invalid, translate_lance_errors
+from ..maintenance_policy import LEAST_AGE
 from ..managed import conversion, out_of_band
 from ..managed.versions import ManagedDirectory, managed_directory
 from ..managed_state import State
@@ -247,8 +248,6 @@ def optimize_indices(table: Table) -> int:
     return int(dataset.version)
 
 
-LEAST_AGE = timedelta(hours=1)
-"""Readers of an old version and running jobs may need it for this long."""
 DEFAULT_AGE = timedelta(days=14)
 
 
@@ -316,23 +315,24 @@ def clean_up(
         out_of_band.require_decided(table)
     protections, unread = find_protections(table)
     with translate_lance_errors(f"The versions of table '{table.name}' could not be read"):
-        versions = [each["version"] for each in dataset.versions()]
-        retained = max(keep_versions or 1, _count_in_use(dataset, older_than))
+        listed: Any = dataset.versions()
+        made = {each["version"]: each["timestamp"] for each in listed}
+        retained = max(keep_versions or 1, count_in_use(made, older_than))
         kept, tagged = retained, _tagged(dataset)
         while protections and (needed := _first_deleted(dataset, older_than, kept, protections)):
-            if kept >= len(versions):
+            if kept >= len(made):
                 raise InvalidTableStateError(
                     f"Table '{table.name}' is not cleaned up: {needed[1]} would be deleted, which "
                     f"{needed[0].owner} needs. {needed[0].way_out}"
                 )
-            kept = min(2 * kept, len(versions))
+            kept = min(2 * kept, len(made))
     reasons = [
         f"version {version} has the tag '{tag}'"
-        for version in sorted(versions)[:-kept]
+        for version in sorted(made)[:-kept]
         for tag in tagged.get(version, ())
     ]
     if kept > retained:
-        first, owners = sorted(versions)[-kept], ", ".join(each.owner for each in protections)
+        first, owners = sorted(made)[-kept], ", ".join(each.owner for each in protections)
         reasons.append(f"the versions from {first} have files that are needed by {owners}")
     given = _arguments(older_than, kept)
     with table.committing(dataset, "it was not cleaned up"):
@@ -372,16 +372,17 @@ def _tagged(dataset: Any) -> dict[int, list[str]]:
     return found
 
 
-def _count_in_use(dataset: Any, age: timedelta) -> int:
+def count_in_use(made: Mapping[int, datetime], age: timedelta) -> int:
     """Return how many versions were the latest at some time within an age: readers may use them.
 
     Lance itself considers only the age of a version, not the age of the next one.
+
+    Args:
+        made: When each version was made.
     """
     start = datetime.now(timezone.utc) - age
-    made = {
-        each["version"]: each["timestamp"].astimezone(timezone.utc) for each in dataset.versions()
-    }
-    first = max((version for version, at in made.items() if at <= start), default=0)
+    before = (version for version, at in made.items() if at.astimezone(timezone.utc) <= start)
+    first = max(before, default=0)
     return sum(version >= first for version in made)
 
 

@@ -17,7 +17,7 @@ _FOOTER = 16
 _LENGTH = 4
 
 # Manifest
-_FRAGMENT, _VERSION, _TIMESTAMP, _TRANSACTION_FILE, _WRITER = 2, 3, 7, 12, 13
+_FRAGMENT, _VERSION, _INDICES, _TIMESTAMP, _TRANSACTION_FILE, _WRITER = 2, 3, 6, 7, 12, 13
 _BASE_PATH, _BRANCH = 18, 20
 # DataFragment and DeletionFile
 _FRAGMENT_ID, _DATA_FILE, _DELETION_FILE, _PHYSICAL_ROWS = 1, 2, 3, 4
@@ -44,12 +44,14 @@ class Fragment:
         deletion_file: The name, without its ending, of the file that says which rows are deleted;
             empty if none are.
         rows: The number of rows that are not deleted; an old writer of Lance did not store it.
+        deleted: The number of rows that are deleted, and still in the data files.
     """
 
     id: int
     data_files: frozenset[str]
     deletion_file: str
     rows: int
+    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class ManifestContent:
     """The file name of its transaction, which begins with the version that was read."""
     writer: str = ""
     """The library that wrote it, and its version: ``lance 14.0.2``."""
+    has_indices: bool = False
+    """Whether the table has indices, Lance's internal ones included."""
 
     @cached_property
     def data_files(self) -> frozenset[str]:
@@ -98,12 +102,13 @@ def parse_manifest(data: bytes) -> ManifestContent:
     Raises:
         ValueError: It is not a manifest, or is truncated.
     """
-    version, branch, transaction, writer = 0, "", "", ""
+    version, branch, transaction, writer, has_indices = 0, "", "", "", False
     fragments: list[Fragment] = []
     bases: list[str] = []
     for number, value in _fields(_message(data)):
         if isinstance(value, int):
             version = value if number == _VERSION else version
+            has_indices = has_indices or number == _INDICES
         elif number == _BRANCH:
             branch = value.decode()
         elif number == _FRAGMENT:
@@ -114,7 +119,9 @@ def parse_manifest(data: bytes) -> ManifestContent:
             transaction = value.decode()
         elif number == _WRITER:
             writer = " ".join([*_texts(value, _LIBRARY), *_texts(value, _LIBRARY_VERSION)])
-    return ManifestContent(version, branch, tuple(fragments), tuple(bases), transaction, writer)
+    return ManifestContent(
+        version, branch, tuple(fragments), tuple(bases), transaction, writer, has_indices
+    )
 
 
 def _parse_fragment(message: bytes) -> Fragment:
@@ -131,7 +138,7 @@ def _parse_fragment(message: bytes) -> Fragment:
             deletion_file = f"{found.get(_READ_VERSION, 0)}-{found.get(_DELETION_ID, 0)}"
             deleted = found.get(_DELETED_ROWS, 0)
     name = f"{number}-{deletion_file}" if deletion_file else ""
-    return Fragment(number, frozenset(files), name, max(rows - deleted, 0))
+    return Fragment(number, frozenset(files), name, max(rows - deleted, 0), deleted)
 
 
 def parse_origin(message: bytes) -> tuple[str, str]:

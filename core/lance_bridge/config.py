@@ -49,6 +49,7 @@ from .config_file import (
 )
 from .errors import invalid
 from .extras import import_attribute
+from .records import AGE
 from .secrets import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
@@ -262,6 +263,15 @@ class CatalogConfig(BaseModel):
         "it deletes them: `catalog` checks every entry of the catalog, with its shallow clones and "
         "partitions; `entries` checks every entry without these; `namespace` checks the entries of "
         "the table's namespace, with their shallow clones and partitions.",
+    )
+    drop_retention: str = Field(
+        default="0",
+        alias="drop.retention",
+        pattern=AGE,
+        examples=["7d"],
+        description="How long DropTable keeps a table so that it can be taken back, such as `12h` "
+        "or `7d`; `0` deletes it at once. The property `drop.retention` of a namespace takes "
+        "precedence.",
     )
     vendor: str | None = Field(
         default=None,

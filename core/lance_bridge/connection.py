@@ -31,7 +31,9 @@ from .records import (
     ENTRY_ID,
     FLAGS,
     FOREIGN_COMMITS,
+    RETENTION,
     ForeignCommits,
+    parse_age,
     parse_flag,
 )
 from .requests import parse_table_namespace
@@ -97,7 +99,8 @@ class Connection:
 
         Raises:
             UnsupportedOperationError: (0) the catalog should hold them, and cannot.
-            InvalidInputError: (13) `FOREIGN_COMMITS` or one of `FLAGS` has an unknown value.
+            InvalidInputError: (13) `FOREIGN_COMMITS`, `RETENTION` or one of `FLAGS` has an unknown
+                value.
         """
         if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
             self.require_manageable(f"Tables of namespace '{display(path)}'")
@@ -106,6 +109,8 @@ class Connection:
         for key in FLAGS:
             if key in properties:
                 parse_flag(key, properties[key])
+        if RETENTION in properties:
+            parse_age(RETENTION, properties[RETENTION])
 
     @cached_property
     def credentials(self) -> VendedCredentials:

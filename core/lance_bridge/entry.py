@@ -116,6 +116,8 @@ class TableEntry:
 
     def describe_type(self) -> str:
         """Return what the catalog calls the entry, and its format if known, for messages."""
+        if self.record.is_dropped:
+            return "a dropped table: take it back under another name, or purge it"
         kind = f"an entry of type {self.record.entry_type or 'unknown'}"
         known = "" if self.record.is_lance else self.record.format
         return f"{kind} ({known})" if known else kind
@@ -124,6 +126,8 @@ class TableEntry:
         """Raise NotLance (13) if the entry is not a Lance table."""
         if self.record.is_lance:
             return
+        if self.record.is_dropped:
+            raise table_not_found(self.path, "It was dropped, and can be taken back: undrop it")
         error = NotLanceError(f"'{self.name}' is not a Lance table but {self.describe_type()}")
         error.path, error.format = self.path, self.record.format
         raise error

@@ -215,15 +215,12 @@ def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyEr
     return NamespaceNotEmptyError(f"Namespace not empty: {display(path)}. {inside}")
 
 
-def table_not_found(path: Sequence[str]) -> TableNotFoundError:
-    """Return TableNotFoundError (code 4)."""
-    return mark_missing(
-        TableNotFoundError(
-            f"Table not found: {display(path)}. Create, declare or register it first, "
-            "or check its spelling"
-        ),
-        path,
-    )
+_NO_TABLE = "Create, declare or register it first, or check its spelling"
+
+
+def table_not_found(path: Sequence[str], why: str = _NO_TABLE) -> TableNotFoundError:
+    """Return TableNotFoundError (code 4). ``why`` says what the caller can know or do."""
+    return mark_missing(TableNotFoundError(f"Table not found: {display(path)}. {why}"), path)
 
 
 _MISSING = "lance_bridge_missing"

@@ -6,9 +6,11 @@ callers see.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -47,6 +49,16 @@ PUBLISHED = RESERVED_PREFIX + "published"
 
 PROTECTED = "protected"
 """Property of a table, or of a namespace for what is in it: whether it cannot be removed."""
+
+DROPPED = RESERVED_PREFIX + "dropped"
+"""Of a dropped table that can be taken back: the name that it had, when it was dropped, and until
+when it is kept."""
+DROPPED_TYPE = "lance-dropped"
+"""Its `TABLE_TYPE`."""
+RETENTION = "drop.retention"
+"""Property of a namespace: how long dropped tables are kept."""
+AGE = r"^(0|[0-9]{1,5}[mhd])$"
+"""A time in minutes, hours or days, such as ``90m``, ``12h`` or ``7d``; or 0."""
 
 FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
@@ -214,10 +226,17 @@ class TableRecord:
         return self.properties.get(TABLE_TYPE, "").lower() == LANCE
 
     @property
+    def is_dropped(self) -> bool:
+        """True if it is a dropped Lance table that can be taken back."""
+        return DROPPED in self.properties and not self.is_lance
+
+    @property
     def format(self) -> str:
         """The format for people, such as ``Lance``, ``Iceberg`` or ``view``; empty if unknown."""
         if self.is_lance:
             return "Lance"
+        if self.is_dropped:
+            return "dropped Lance table"
         if "VIEW" in self.entry_type.upper():
             return "materialized view" if "MATERIALIZED" in self.entry_type.upper() else "view"
         for text in (*map(self.properties.get, _FORMAT_KEYS), self.data_format):
@@ -336,7 +355,7 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 def with_known_keys(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties of a namespace with the keys that core reads in lower case."""
-    known = (FOREIGN_COMMITS, MANAGED_BY, *FLAGS)
+    known = (FOREIGN_COMMITS, MANAGED_BY, RETENTION, *FLAGS)
     return {
         key.lower() if key.lower() in known or is_maintenance(key) else key: value
         for key, value in properties.items()
@@ -348,6 +367,16 @@ def parse_flag(key: str, value: str) -> str:
     if value.lower() not in ("true", "false"):
         raise invalid(f"Property '{key}' must be true or false, not {value[:60]!r}")
     return value.lower()
+
+
+def parse_age(key: str, value: str) -> timedelta:
+    """Return the time that a property with the form of `AGE` says. Raises InvalidInput (13)."""
+    if not re.fullmatch(AGE, value):
+        raise invalid(
+            f"Property '{key}' must be a time such as 12h or 7d, or 0, not {value[:60]!r}"
+        )
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    return timedelta(**{units.get(value[-1], "days"): int(value.rstrip("mhd"))})
 
 
 def pop_force(properties: Mapping[str, str] | None) -> tuple[dict[str, str] | None, bool]:

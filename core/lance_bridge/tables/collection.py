@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import groupby, islice
 
 from lance_namespace.errors import (
@@ -21,10 +22,12 @@ from ..catalog import Capabilities, Column, Path, TableRecord
 from ..connection import Connection
 from ..entry import EntryT, TableEntry, load_entry
 from ..errors import (
+    OutcomeUnknownError,
     concurrent_modification,
     display,
     retry_after_readback,
     table_already_exists,
+    table_not_found,
     unsupported,
 )
 from ..managed import batches, conversion, mark
@@ -35,8 +38,9 @@ from ..requests import parse_table
 from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..storage import DataState
 from ..table import Table
-from . import creation, dropping, namespaces
+from . import creation, dropping, namespaces, retention
 from .protection import RemovalProtection
+from .retention import DroppedTable
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -263,11 +267,90 @@ class Tables:
             finished.remove()
         return finished
 
-    def drop(self, path: Path) -> Table:
-        """Remove a table's entry, then its files; raises as `load` and `dropping.drop`."""
+    def drop(self, path: Path, *, purge: bool = False) -> Table:
+        """Remove a table's entry, then its files; or keep both, if its retention says so.
+
+        Args:
+            purge: Delete it at once, whatever the retention is.
+
+        Returns:
+            The table as it was; or with a mark, if it is kept: see `kept_until`.
+
+        Raises:
+            UnsupportedOperationError: (0) it has a retention, and the catalog cannot keep it.
+            LanceNamespaceError: as `load`, `dropping.require_removable` and `dropping.drop`.
+        """
         table = self.load(path)
+        namespace = dropping.require_removable(table)
+        period = timedelta(0) if purge else retention.period_of(self.connection, namespace)
+        if period and table.presence().state not in (DataState.DECLARED, DataState.MISSING):
+            return self._keep_dropped(table, period)
         dropping.drop(table)
         return table
+
+    def _keep_dropped(self, table: Table, period: timedelta) -> Table:
+        retention.require_possible(table)
+        table.require_alterable("The entry of")
+        marked = retention.set_mark(table, period)
+        try:
+            rename_entry(marked, retention.hidden_path(table))
+        except OutcomeUnknownError:
+            raise  # it may have the new name: with the mark, it is dropped under both
+        except LanceNamespaceError:
+            retention.remove_mark(marked.reloaded())
+            raise
+        return marked
+
+    def dropped(self, namespace: Path) -> Sequence[DroppedTable]:
+        """Return the dropped tables of a namespace that can be taken back, the latest first.
+
+        Raises:
+            NamespaceNotFoundError: (1)
+            InvalidTableStateError: (19) a mark cannot be read.
+        """
+        found = (DroppedTable.of(each) for each in self.scan(namespace) if each.record.is_dropped)
+        return sorted(found, key=lambda each: (each.dropped_at, each.entry.path), reverse=True)
+
+    def kept_until(self, table: TableEntry) -> datetime | None:
+        """Return until when a table that `drop` returned is kept; None if it was deleted."""
+        return DroppedTable.of(table).kept_until if table.record.is_dropped else None
+
+    def find_dropped(self, path: Path) -> DroppedTable:
+        """Return the table that was dropped last of those that had a name, or the one that has it.
+
+        Raises:
+            TableNotFoundError: (4) there is none.
+            LanceNamespaceError: as `dropped`.
+        """
+        for each in self.dropped(path[:-1]):
+            if path in (each.path, each.entry.path):
+                return each
+        raise table_not_found(path, "No dropped table with that name can be taken back")
+
+    def undrop(self, path: Path, new_path: Path | None = None) -> Table:
+        """Take a dropped table back.
+
+        Args:
+            path: The name that it had, or the one that its entry has now.
+            new_path: Its new name; by default the one that it had.
+
+        Raises:
+            TableAlreadyExistsError: (5) the name is taken.
+            LanceNamespaceError: as `find_dropped` and `rename_entry`.
+        """
+        found = self.find_dropped(path)
+        table = Table(self.connection, found.entry.record)
+        new_path = new_path or found.path
+        if table.path != new_path:
+            _require_renamable(self.connection.capabilities, table.path, new_path)
+            rename_entry(table, new_path)
+            table = table.with_record(self.connection.catalog.load_table(new_path))
+        return retention.remove_mark(table)
+
+    def purge(self, dropped: DroppedTable) -> None:
+        """Delete a dropped table with its files. Raises as `drop`."""
+        dropping.require_removable(dropped.entry)
+        dropping.drop(dropped.entry)
 
     def find_manager(self, path: Path, location: str) -> str:
         """Return the entry that manages the versions at a location, for people, or "".

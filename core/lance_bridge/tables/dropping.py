@@ -13,7 +13,7 @@ from lance_namespace.errors import (
 )
 
 from .. import locations
-from ..catalog import Path, TableRecord
+from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry, load_entry
 from ..errors import (
@@ -213,7 +213,7 @@ class LocationIndex:
 
     def _bases_of(self, entry: TableRecord, own: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return the base paths of a Lance table in the store of another one, with its location."""
-        if not entry.is_lance or not entry.location:
+        if not (entry.is_lance or entry.is_dropped) or not entry.location:
             return []
         # pylance creates a clone in the store of its source table.
         return [
@@ -295,12 +295,11 @@ def _owner(record: TableRecord) -> Path:
 # -- drop ------------------------------------------------------------------------------------------
 
 
-def drop(table: TableEntry) -> None:
-    """Remove the entry, then the table's files. Source: DropTable.
+def require_removable(table: TableEntry) -> NamespaceRecord:
+    """Check that a table may be dropped under its name, and return its namespace.
 
     Raises:
-        InvalidTableStateError: (19) another entry shares the location, Lance cannot delete there,
-            the table is protected, or it or its namespace is a link; nothing is changed.
+        InvalidTableStateError: (19) it is protected, or its namespace is a link.
     """
     namespace = table.connection.catalog.load_namespace(table.path[:-1])
     protection = RemovalProtection(table.connection)
@@ -312,6 +311,16 @@ def drop(table: TableEntry) -> None:
             f"Table '{table.name}' is in a link to {link_to}, and its data is not deleted through "
             "that: drop it there, or deregister it"
         )
+    return namespace
+
+
+def drop(table: TableEntry) -> None:
+    """Remove the entry, then the table's files, after `require_removable`. Source: DropTable.
+
+    Raises:
+        InvalidTableStateError: (19) another entry shares the location, Lance cannot delete there,
+            or it is a link; nothing is changed.
+    """
     try:
         files = require_droppable(table, LocationIndex(table.connection, [table.record]))
     except LanceNamespaceError:

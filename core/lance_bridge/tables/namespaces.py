@@ -28,9 +28,16 @@ from ..errors import (
     unsupported,
 )
 from ..names import first_names
-from ..records import ENTRY_ID, check_key, check_property, is_reserved, with_known_keys
+from ..records import (
+    ENTRY_ID,
+    RETENTION,
+    check_key,
+    check_property,
+    is_reserved,
+    with_known_keys,
+)
 from ..requests import CreateMode, DropBehavior, DropMode
-from . import dropping
+from . import dropping, retention
 from .dropping import LocationIndex
 from .protection import RemovalProtection
 
@@ -275,6 +282,7 @@ def _cascade(
         name = display(record.path)
         raise InvalidTableStateError(f"Namespace '{name}' cannot be dropped: {error}") from error
     _require_cascade(connection, record.path, inner, records)
+    _refuse_retention(connection, record, records)
     dropped = 0
     try:
         for table in records:
@@ -289,6 +297,20 @@ def _cascade(
         raise _partial_drop_error(record.path, records, dropped, error) from error
 
 
+def _refuse_retention(
+    connection: Connection, namespace: NamespaceRecord, records: list[TableRecord]
+) -> None:
+    """Check that no table would be deleted that DropTable would keep."""
+    for path in {record.path[:-1] for record in records}:
+        own = namespace if path == namespace.path else connection.catalog.load_namespace(path)
+        if retention.period_of(connection, own):
+            raise InvalidTableStateError(
+                f"Namespace '{display(namespace.path)}' cannot be dropped with its tables: those "
+                f"of '{display(path)}' have '{RETENTION}', so that they can be taken back. Drop "
+                f"and purge them first, or set the property '{RETENTION}' of the namespace to 0"
+            )
+
+
 def _require_cascade(
     connection: Connection, path: Path, inner: list[Path], records: list[TableRecord]
 ) -> None:
@@ -299,6 +321,13 @@ def _require_cascade(
             f"Namespace '{display(path)}' cannot be dropped with its tables: it contains entries "
             f"that cannot be read: {first_names(unreadable, _NAMED)}. Deregister the other tables, "
             "or drop them one by one"
+        )
+    dropped = [display(record.path) for record in records if record.is_dropped]
+    if dropped:
+        raise namespace_not_empty(
+            path,
+            f"It contains dropped tables that can be taken back: {first_names(dropped, _NAMED)}. "
+            "Purge them first",
         )
     foreign = [display(record.path) for record in records if not record.is_lance]
     if foreign:

@@ -65,6 +65,9 @@ def list_tables(
     with_data: Annotated[
         bool, typer.Option("--with-data", help="Omit tables that are only declared.")
     ] = False,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="List the dropped tables that can be taken back.")
+    ] = False,
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
@@ -77,6 +80,9 @@ def list_tables(
     Example: lance-bridge table list prod sales
     """
     names = parse_name(namespace) if namespace else []
+    if dropped:
+        _list_dropped(catalog, properties, names, output)
+        return
     request = api.ListTablesRequest(
         id=names or None, limit=limit, page_token=page_token, include_declared=not with_data
     )
@@ -87,6 +93,30 @@ def list_tables(
         message(f"the catalog '{name}' could not be listed: {why}")
     if unavailable:
         raise typer.Exit(FAILED)
+
+
+def _list_dropped(
+    catalog: str, properties: list[str] | None, names: list[str], output: RowsOutput
+) -> None:
+    """Print the dropped tables of a namespace, or of all, the latest of each first."""
+    with connected(catalog, properties) as connection, spinner("list dropped tables"):
+        tables = connection.tables
+        if names:
+            within = [connection.namespace_path(names, of_tables=True)]
+        else:
+            within = list(tables.namespaces())
+        found = [each for namespace in within for each in tables.dropped(namespace)]
+    header = ["table", "dropped at", "kept until", "entry"]
+    rows_of = [
+        (
+            written(each.path),
+            each.dropped_at.isoformat(timespec="seconds"),
+            each.kept_until.isoformat(timespec="seconds"),
+            written(each.entry.path),
+        )
+        for each in found
+    ]
+    print_page(output, "tables", header, rows_of, None)
 
 
 def _list_paths(
@@ -464,21 +494,83 @@ def drop(
     if_only_declared: Annotated[
         bool, typer.Option("--if-only-declared", help="Refuse if it has data.")
     ] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete it at once, whatever drop.retention is.")
+    ] = False,
     yes: Yes = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Drop a table with its data. This cannot be undone.
+    """Drop a table with its data. Without drop.retention, this cannot be undone.
 
     Example: lance-bridge table drop prod sales.scratch --yes
     """
     names = parse_name(table)
     confirm(f"Drop table {table} of {catalog} with its data?", yes=yes)
+    kept_until = None
     with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {table}"):
         if if_only_declared and not _is_only_declared(namespace, names):
             raise api.InvalidInputError(f"Table '{table}' now has data and was not dropped")
-        response = namespace.drop_table(api.DropTableRequest(id=names))
-    print_table_result(output, table, "dropped", location=response.location)
+        if isinstance(namespace, lance_bridge.LanceBridgeNamespace):
+            location, kept_until = _drop(namespace, names, purge=purge)
+        elif purge:
+            raise api.InvalidInputError("--purge works on one catalog, not on a federation")
+        else:
+            location = namespace.drop_table(api.DropTableRequest(id=names)).location or ""
+    done = "dropped" if kept_until is None else f"dropped, and can be taken back until {kept_until}"
+    print_table_result(output, table, done, location=location, kept_until=kept_until)
+
+
+def _drop(
+    namespace: lance_bridge.LanceBridgeNamespace, names: list[str], *, purge: bool
+) -> tuple[str, str | None]:
+    """Drop a table; return its location, and until when it can be taken back, if it can."""
+    found = namespace.tables.drop(namespace.tables.path_of(names), purge=purge)
+    kept_until = namespace.tables.kept_until(found)
+    return found.uri, None if kept_until is None else kept_until.isoformat(timespec="seconds")
+
+
+@app.command()
+def undrop(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    new_name: Annotated[
+        str, typer.Option("--as", help="Its new name, with its namespace: db.table.")
+    ] = "",
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Take a dropped table back. Of several with one name, the last one.
+
+    Example: lance-bridge table undrop prod sales.orders --as sales.orders_back
+    """
+    with connected(catalog, properties) as namespace, spinner(f"undrop {table}"):
+        tables = namespace.tables
+        new_path = tables.path_of(parse_name(new_name)) if new_name else None
+        found = tables.undrop(tables.path_of(parse_name(table)), new_path)
+    name = written(found.path)
+    print_table_result(output, name, f"{table} is taken back as {name}", location=found.uri)
+
+
+@app.command()
+def purge(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    yes: Yes = False,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Delete a dropped table with its data, before its time is over. This cannot be undone.
+
+    Example: lance-bridge table purge prod sales.scratch --yes
+    """
+    confirm(f"Delete the dropped table {table} of {catalog} with its data?", yes=yes)
+    with connected(catalog, properties) as namespace, spinner(f"purge {table}"):
+        found = namespace.tables.find_dropped(namespace.tables.path_of(parse_name(table)))
+        namespace.tables.purge(found)
+    print_table_result(output, table, "deleted", location=found.entry.location)
 
 
 def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:

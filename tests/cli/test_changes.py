@@ -208,6 +208,27 @@ def test_properties_that_core_keeps_are_removed_too(lake: Lake) -> None:
     run("table", "drop", "prod", name, "--yes")
 
 
+def test_a_dropped_table_is_taken_back_or_purged(lake: Lake) -> None:
+    name, other = lake.create("orders"), lake.name("back")
+    place = lake.place("orders")
+    run("ns", "properties", "set", "prod", lake.database, "drop.retention=7d")
+    dropped = answer_of("table", "drop", "prod", name, "--yes")
+    assert dropped["kept_until"] is not None
+    assert lake.tables() == []
+    [listed] = answer_of("table", "list", "prod", lake.database, "--dropped")["tables"]
+    assert (listed["table"], listed["kept until"]) == (name, dropped["kept_until"])
+    lake.create("orders", ORDERS.slice(0, 1))
+    assert "already exists" in said(run("table", "undrop", "prod", name, code=1).stderr)
+    run("table", "undrop", "prod", name, "--as", other)
+    assert answer_of("table", "count", "prod", other)["rows"] == ORDERS.num_rows
+    run("table", "drop", "prod", other, "--yes")
+    run("table", "purge", "prod", other, "--yes")
+    assert not place.exists()
+    assert "dropped table" in said(run("table", "purge", "prod", other, "--yes", code=1).stderr)
+    run("table", "drop", "prod", name, "--purge", "--yes")
+    assert run("table", "list", "prod", lake.database, "--dropped", "-o", "json").stdout
+
+
 def test_the_description_of_a_database_before_hive_4_is_refused(lake: Lake) -> None:
     command = ["ns", "properties", "set", "prod", lake.database, "database.description=x"]
     error = said(run(*command, code=1).stderr)

@@ -24,6 +24,21 @@ pytestmark = [
     pytest.mark.spec("spark.md#create-and-replace-with-a-query", "spark.md#write-order"),
 ]
 
+# -- drops -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#dropped-tables")
+def test_a_purge_knows_no_retention(spark: Any, catalog: str) -> None:
+    """The catalog cannot keep dropped tables: only PURGE drops them."""
+    db = Database(spark, catalog, "purged")
+    db.sql(f"CREATE NAMESPACE {db.name} WITH PROPERTIES ('drop.retention' = '7d')")
+    db.sql(f"CREATE TABLE {db.name}.t AS SELECT 1 AS id")
+    db.fails(f"DROP TABLE {db.name}.t", "drop.retention")
+    assert db.values(f"SELECT id FROM {db.name}.t") == [1]
+    db.sql(f"DROP TABLE {db.name}.t PURGE")
+    db.sql(f"DROP NAMESPACE {db.name}")
+
+
 # -- the order of rows -----------------------------------------------------------------------------
 
 ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4)"

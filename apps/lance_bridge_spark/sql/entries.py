@@ -303,12 +303,12 @@ def _register(tables: Tables, definition: Definition) -> Table:
 
 
 def drop_table(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{}``; the data is deleted, with or without PURGE.
+    """``{table, purge}`` to ``{}``; with PURGE, no retention keeps the data.
 
-    Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
+    Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState, Unsupported.
     """
     tables = catalog.connect().tables
-    tables.drop(tables.path_of(args["table"]))
+    tables.drop(tables.path_of(args["table"]), purge=args["purge"])
     return {}
 
 

@@ -157,12 +157,12 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public boolean dropTable(Identifier table) {
-    return drop(table);
+    return drop(table, false);
   }
 
   @Override
   public boolean purgeTable(Identifier table) {
-    return drop(table);
+    return drop(table, true);
   }
 
   @Override
@@ -367,9 +367,11 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     }
   }
 
-  private boolean drop(Identifier table) {
+  private boolean drop(Identifier table, boolean purge) {
+    ObjectNode arguments = about(table);
+    arguments.put("purge", purge);
     try {
-      service.call("drop_table", about(table));
+      service.call("drop_table", arguments);
       return true;
     } catch (LanceException error) {
       if (error.is(LanceException.TABLE_NOT_FOUND) || error.is(LanceException.NAMESPACE_NOT_FOUND)) {

@@ -301,7 +301,9 @@ def test_a_full_disk_and_a_closed_pipe_end_every_command_of_tables(
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("encoding", NARROW)
+@pytest.mark.parametrize(
+    "encoding", [NARROW[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NARROW[1:])]
+)
 def test_values_of_tables_are_escaped_for_their_encoding(
     lake: Lake, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

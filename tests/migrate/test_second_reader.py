@@ -99,7 +99,7 @@ DIFFERING: dict[str, list[pa.Table]] = {
 LOST = {"column": {"a", "lang"}, "field": {"m.a", "m.b"}, "in_list": {"m[].a", "m[].b"}}
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.slow)])
 def test_columns_and_fields_of_other_files_block_until_schemas_are_merged(
     scene: Scene, format: str
 ) -> None:
@@ -410,7 +410,7 @@ def not_compared(checks: list[Check]) -> set[str]:
     return {each.column for each in checks if "not compared" in str(each.found)}
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.slow)])
 def test_all_types_are_compared_and_found_equal(scene: Scene, format: str) -> None:
     database = scene.database()
     columns = ", ".join(f"{sql} AS {name}" for name, sql in TYPES.items())

@@ -319,7 +319,12 @@ def test_an_error_of_a_query_is_that_of_the_catalog(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "end"),
-    [(1, signal.SIGKILL), (1, signal.SIGTERM), (2, signal.SIGKILL), (2, signal.SIGTERM)],
+    [
+        (1, signal.SIGKILL),
+        (2, signal.SIGTERM),
+        pytest.param(1, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(2, signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_a_server_that_ends_leaves_no_process(
     tmp_path: Path, workers: int, end: signal.Signals

@@ -36,7 +36,6 @@ if os.fork() == 0:  # what it inherits stays open
 subprocess.run(["sh", "-c", sys.argv[1]], start_new_session=True)
 """
 _STUBBORN = "trap '' TERM; sleep 600 & touch ready; wait"
-_SLOW = pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -174,16 +173,16 @@ def test_what_a_process_has_started_ends_with_it_and_nothing_else(tmp_path: Path
         assert other.poll() is None
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "tests", "end"),
     [
         pytest.param(2, ["python", "java"], _kill, id="pytest-killed"),
-        pytest.param(2, ["python", "java"], _kill_workers, id="workers-killed", marks=_SLOW),
-        pytest.param(2, ["python", "java"], _press_ctrl_c, id="ctrl-c", marks=_SLOW),
-        pytest.param(2, ["python", "java"], _press_ctrl_c_twice, id="ctrl-c-twice", marks=_SLOW),
-        pytest.param(0, ["python"], _kill, id="pytest-without-workers-killed", marks=_SLOW),
-        pytest.param(0, ["java"], _press_ctrl_c, id="ctrl-c-without-workers", marks=_SLOW),
+        pytest.param(2, ["python", "java"], _kill_workers, id="workers-killed"),
+        pytest.param(2, ["python", "java"], _press_ctrl_c, id="ctrl-c"),
+        pytest.param(2, ["python", "java"], _press_ctrl_c_twice, id="ctrl-c-twice"),
+        pytest.param(0, ["python"], _kill, id="pytest-without-workers-killed"),
+        pytest.param(0, ["java"], _press_ctrl_c, id="ctrl-c-without-workers"),
     ],
 )
 def test_all_servers_end_with_the_run(

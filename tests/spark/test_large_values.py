@@ -191,7 +191,7 @@ def digests(table: StoredTable) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-@pytest.mark.servers
+@pytest.mark.slow
 def test_a_stream_passes_large_values(few: StoredTable, tmp_path: Path) -> None:
     target = StoredTable(few.spark, few.name + "_copy")
     few.sql("CREATE TABLE {t}_copy AS SELECT * FROM {t} LIMIT 0")

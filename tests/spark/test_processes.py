@@ -241,7 +241,7 @@ def test_a_stopped_process_that_should_end_is_killed(spark: Any, catalog: str) -
     assert names(spark, catalog) == ["t"]
 
 
-@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("stops", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_stopped_processes_end_with_the_driver_and_their_socket_goes(
     tmp_path: Path, stops: bool
 ) -> None:

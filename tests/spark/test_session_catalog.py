@@ -157,6 +157,7 @@ def test_the_session_catalog_of_a_lake_keeps_its_tables(
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "missing", ["spark.hadoop.hive.metastore.uris", "spark.sql.catalogImplementation"]
 )
@@ -167,6 +168,7 @@ def test_a_session_without_a_metastore_says_what_to_set(missing: str, tmp_path: 
     assert "set spark.sql.catalogImplementation=hive, and its address" in found
 
 
+@pytest.mark.slow
 def test_a_delegate_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     settings = {**ours("thrift://127.0.0.1:1"), f"{SETTING}.lance.delegate": "org.example.Missing"}
     found = Spark(INSTALLED, LOCAL, settings).run("spark.test_session_catalog:create", tmp_path)

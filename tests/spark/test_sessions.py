@@ -29,6 +29,7 @@ RELEASES = [
     pytest.param("4.1", marks=pytest.mark.matrix),
     pytest.param("4.2", marks=pytest.mark.matrix),
 ]
+IN_MATRIX = [pytest.param(each, marks=pytest.mark.matrix) for each in ("4.1", "4.2", INSTALLED)]
 Catalogs = Mapping[str, Mapping[str, str]]
 PLAIN, SECRET = "plain", "secret"
 TOKEN = "token-of-a-session"
@@ -148,7 +149,7 @@ def in_each_batch(spark: Any, catalogs: Catalogs) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", IN_MATRIX)
 def test_a_session_after_stop_knows_catalogs_or_says_the_line(release: str, tmp_path: Path) -> None:
     with two_catalogs(tmp_path) as catalogs:
         run = partial(Spark(release, LOCAL).run, "spark.test_sessions:use_a_session_after_stop")

@@ -16,7 +16,9 @@ def hive(
     tmp_path_factory: pytest.TempPathFactory, metastores: Metastores
 ) -> Iterator[HiveNamespace]:
     port, root = metastores.get("2.3").port, tmp_path_factory.mktemp("root")
-    with HiveNamespace(uri=f"thrift://127.0.0.1:{port}", root=str(root)) as namespace:
+    given = {"uri": f"thrift://127.0.0.1:{port}", "root": str(root)}
+    # Other tests leave many tables there, which each of hundreds of drops would read.
+    with HiveNamespace(**given, **{"drop.check-sharing": "namespace"}) as namespace:
         yield namespace
 
 

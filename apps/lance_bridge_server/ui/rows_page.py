@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
+from lance_bridge.names import written
 from lance_bridge.values import to_text
 
 from .rendering import (
@@ -475,6 +476,7 @@ async def show_rows(ui: UiRequest) -> Response:
         state=state,
         table=table,
         has_data=bool(lines),
+        filter_columns=[written([name]) for name in islice(columns, _MOST_CHOICES)],
         sort_columns=list(islice(sortable, _MOST_SORTED)),
         vector_columns=vectors,
         references=references,

@@ -204,6 +204,33 @@ def test_a_table_is_found_and_searched(ann: Tab) -> None:
     expect(page.get_by_role("cell", name="Green chair 7", exact=True)).to_be_visible()
 
 
+def test_the_filter_has_colours_and_completes_columns(ann: Tab) -> None:
+    page = ann.page
+    ann.open(f"/ui/rows/{ARTICLES}?filter=id+%3E+7")
+    field, columns = page.get_by_role("combobox", name="Filter"), page.get_by_role("listbox")
+    expect(page.locator(".colours .sql-number")).to_have_text("7")
+    field.press("End")
+    field.press_sequentially(" and title like 'id' or i")
+    expect(page.locator(".colours .sql-string")).to_have_text("'id'")
+    expect(page.locator(".colours")).to_have_text("id > 7 and title like 'id' or i")
+    expect(columns.get_by_role("option")).to_have_text(["id", "image"])
+    assert_accessible(ann)
+    field.press("ArrowDown")
+    field.press("ArrowDown")
+    expect(columns.get_by_role("option", selected=True)).to_have_text("image")
+    field.press("Tab")
+    expect(field).to_have_value("id > 7 and title like 'id' or image")
+    expect(columns).to_be_hidden()
+    field.fill("")
+    field.press_sequentially("pri")
+    field.press("Escape")
+    expect(columns).to_be_hidden()
+    field.press_sequentially("ce > 100")
+    field.press("Enter")
+    page.wait_for_url("**price**")
+    expect(field).to_have_value("price > 100")
+
+
 def test_images_are_loaded(ann: Tab) -> None:
     ann.open(f"/ui/rows/{ARTICLES}")
     image = ann.page.locator("td img").first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -229,6 +230,12 @@ def test_some_of_many_columns_are_shown(client_of: Any) -> None:
     assert "column0999 utf8" in last.cells
     previous = HtmlPage.of(_get(client_of, last.links["Previous columns"]).text)
     assert "Columns 901\N{EN DASH}950 of 1000" in previous.text
+
+
+def test_the_filter_has_the_columns_for_the_script(client_of: Any) -> None:
+    page = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy").text)
+    [columns] = [each["data-columns"] for tag, each in page.tags if "data-columns" in each]
+    assert json.loads(columns)[:3] == ["id", "image", "vector"]
 
 
 def test_other_requests_do_not_wait_for_the_cells(

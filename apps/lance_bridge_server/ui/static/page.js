@@ -1,4 +1,5 @@
-// What pages have beyond plain HTML: "/" goes to the search, buttons copy, figures are filled in.
+// What pages have beyond plain HTML: "/" goes to the search, buttons copy, figures are filled in,
+// the filter of rows has colours and completes columns.
 "use strict";
 
 document.addEventListener("keydown", (event) => {
@@ -103,4 +104,111 @@ for (const heading of document.querySelectorAll("th[data-sort]")) {
   button.textContent = heading.textContent;
   button.addEventListener("click", () => sortBy(heading));
   heading.replaceChildren(button);
+}
+
+// -- the filter of rows: SQL in colours behind the text of the input, and names of columns --
+
+const PARTS = /('(?:[^']|'')*'?)|(`[^`]*`?)|(\b\d+(?:\.\d+)?\b)|([\p{L}_][\p{L}\p{N}_]*)/gu;
+const KEYWORDS = new Set(("AND OR NOT IN IS NULL LIKE ILIKE BETWEEN TRUE FALSE CAST AS CASE WHEN THEN ELSE END "
+  + "ESCAPE DATE TIMESTAMP INTERVAL").split(" "));
+const SUGGESTIONS = 8;
+
+function colourSql(text) {
+  const parts = [];
+  let end = 0;
+  for (const found of text.matchAll(PARTS)) {
+    parts.push(text.slice(end, found.index));
+    end = found.index + found[0].length;
+    const kind = found[1] ? "string" : found[3] ? "number" : KEYWORDS.has(found[0].toUpperCase()) ? "keyword" : "";
+    const part = document.createElement("span");
+    part.className = kind && `sql-${kind}`;
+    part.textContent = found[0];
+    parts.push(part);
+  }
+  return [...parts, text.slice(end)];
+}
+
+function wordBefore(input) {
+  const text = input.value.slice(0, input.selectionStart);
+  const isInString = (text.match(/'/g) || []).length % 2 === 1;
+  return isInString ? "" : text.match(/`[^`]*$|[\p{L}_][\p{L}\p{N}_]*$/u)?.[0] ?? "";
+}
+
+function completeColumns(input) {
+  const columns = JSON.parse(input.dataset.columns);
+  const list = document.createElement("ul");
+  list.id = "filter-columns";
+  list.className = "suggestions";
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Columns");
+  list.hidden = true;
+  let active = -1;
+  const set = (name, value) => input.setAttribute(`aria-${name}`, value);
+  const close = () => { list.hidden = true; set("expanded", false); input.removeAttribute("aria-activedescendant"); };
+  const choose = (name) => {
+    const at = input.selectionStart - wordBefore(input).length;
+    input.setRangeText(name, at, input.selectionStart, "end");
+    input.dispatchEvent(new Event("input"));
+    close();
+  };
+  const mark = (index) => {
+    active = (index + list.children.length) % list.children.length;
+    [...list.children].forEach((each, i) => each.setAttribute("aria-selected", i === active));
+    set("activedescendant", list.children[active].id);
+    list.children[active].scrollIntoView({ block: "nearest" });
+  };
+  const suggest = () => {
+    const word = wordBefore(input).replace("`", "").toLowerCase();
+    const known = columns.filter((each) => each.replace("`", "").toLowerCase().startsWith(word));
+    active = -1;
+    list.replaceChildren(...known.slice(0, SUGGESTIONS).map((name, i) => {
+      const option = document.createElement("li");
+      option.id = `filter-column-${i}`;
+      option.setAttribute("role", "option");
+      option.setAttribute("aria-selected", false);
+      option.textContent = name;
+      option.addEventListener("mousedown", (event) => { event.preventDefault(); choose(name); });
+      return option;
+    }));
+    const isDone = known.length === 0 || (known.length === 1 && known[0] === wordBefore(input));
+    if (isDone) { close(); return; }
+    list.hidden = false;
+    set("expanded", true);
+    input.removeAttribute("aria-activedescendant");
+  };
+  input.setAttribute("role", "combobox");
+  set("autocomplete", "list"); set("expanded", false); set("controls", list.id);
+  input.parentElement.append(list);
+  input.addEventListener("input", (event) => {
+    if (event.isTrusted) { if (wordBefore(input)) suggest(); else close(); }
+  });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (list.hidden) {
+      if (step !== 1) return;
+      suggest();
+      if (!list.hidden) mark(0);
+    } else if (step) mark(active < 0 && step < 0 ? -1 : active + step);
+    else if (event.key === "Escape") close();
+    else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) choose(list.children[active].textContent);
+    else return;
+    event.preventDefault();
+  });
+}
+
+for (const input of document.querySelectorAll("input[data-columns]")) {
+  const frame = document.createElement("div");
+  const colours = document.createElement("div");
+  frame.className = "sql";
+  colours.className = "colours";
+  colours.setAttribute("aria-hidden", true);
+  input.replaceWith(frame);
+  frame.append(colours, input);
+  const follow = () => { colours.scrollLeft = input.scrollLeft; };
+  const show = () => { colours.replaceChildren(...colourSql(input.value)); follow(); };
+  for (const each of ["scroll", "keyup", "click", "select"]) input.addEventListener(each, follow);
+  input.addEventListener("input", show);
+  show();
+  completeColumns(input);
 }

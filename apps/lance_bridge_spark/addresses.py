@@ -209,6 +209,13 @@ REGISTERED: dict[str, CatalogAddress] = {}
 """The catalogs that classic sessions of this process have registered, by name."""
 
 
+HIDDEN: dict[str, dict[str, str]] = {}
+"""Settings of registered catalogs by session of Spark Connect, which its server does not return.
+
+It returns none whose name looks like that of a secret, not even to the session that set it.
+"""
+
+
 def is_remote(spark: Any) -> bool:
     """Return whether a session is that of a Spark Connect client."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
@@ -216,12 +223,18 @@ def is_remote(spark: Any) -> bool:
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
     """Return our catalogs that a session's settings declare, by name."""
-    found = catalogs_in(dict(spark.conf.getAll))
+    found = catalogs_in(settings_of(spark))
     if SESSION_CATALOG in found and "impl" not in found[SESSION_CATALOG].properties:
         # Spark loads its catalog when it is used, and that sets the address of the metastore.
         spark.sql(f"SHOW NAMESPACES IN {SESSION_CATALOG} LIKE ''")
-        found = catalogs_in(dict(spark.conf.getAll))
+        found = catalogs_in(settings_of(spark))
     return found
+
+
+def settings_of(spark: Any) -> dict[str, str]:
+    """Return the settings of a session, with those of `HIDDEN`."""
+    found = dict(spark.conf.getAll)
+    return {**found, **HIDDEN.get(spark.session_id, {})} if is_remote(spark) else found
 
 
 def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:

@@ -15,6 +15,7 @@ from . import jar
 from .addresses import (
     CATALOG_CLASS,
     CATALOG_SETTINGS,
+    HIDDEN,
     LEFT_OUT,
     SESSION_CATALOG,
     SESSION_CATALOG_CLASS,
@@ -22,6 +23,7 @@ from .addresses import (
     catalogs_of,
     is_remote,
     setting,
+    settings_of,
 )
 from .environment import check_executors, check_python
 from .jar import JAR_NAME
@@ -90,16 +92,15 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
     _unset_others(spark, catalogs or {})
     for name, properties in given.items():
         spark.conf.unset(setting(name, LEFT_OUT))
-        for key, value in properties.items():
-            spark.conf.set(setting(name, key), value)
+        _set_all(spark, {setting(name, key): value for key, value in properties.items()})
     known = catalogs_of(spark)
     warn_of_secrets(CATALOG_SETTINGS, {name: each.properties for name, each in known.items()})
     if missing is not None:
         _add_jar(spark, missing)
     if sql:
         for name in sorted({*known, *given}):
-            if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
-                spark.conf.set(CATALOG_SETTINGS + name, _class_of(name))
+            if settings_of(spark).get(CATALOG_SETTINGS + name) is None:
+                _set_all(spark, {CATALOG_SETTINGS + name: _class_of(name)})
         known = catalogs_of(spark)  # a class makes a catalog of the configuration file known
         _load(spark, known)
     memory = scan_memory(dict(spark.conf.getAll))
@@ -126,18 +127,32 @@ def _unset_others(spark: Any, catalogs: Catalogs) -> None:
     """Unset the properties of catalogs that are registered with other properties now."""
     prefixes = tuple(setting(name, "") for name in catalogs if name != SESSION_CATALOG)
     kept = {setting(name, key) for name, properties in catalogs.items() for key in properties}
-    for key in dict(spark.conf.getAll):
+    for key in settings_of(spark):
         if key.startswith(prefixes) and key not in kept:
             spark.conf.unset(key)
+            if is_remote(spark):
+                HIDDEN.get(spark.session_id, {}).pop(key, None)
+
+
+def _set_all(spark: Any, settings: Mapping[str, str]) -> None:
+    """Set settings of a session, and remember those that a server of Spark Connect hides."""
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    if is_remote(spark):
+        shown = dict(spark.conf.getAll)
+        hidden = {key: value for key, value in settings.items() if key not in shown}
+        HIDDEN.setdefault(spark.session_id, {}).update(hidden)
 
 
 def _refuse_partial(spark: Any, catalogs: Catalogs) -> None:
     """Raise InvalidInput (13) if what is given would leave a catalog of the session no catalog."""
     for name, properties in catalogs.items():
         is_partial = "impl" not in properties and name != SESSION_CATALOG
-        had_impl = spark.conf.get(setting(name, "impl"), None) is not None
-        if is_partial and had_impl and name not in named_catalogs():
-            had = catalogs_in(dict(spark.conf.getAll))[name].properties
+        if not is_partial or name in named_catalogs():
+            continue
+        settings = settings_of(spark)
+        if setting(name, "impl") in settings:
+            had = catalogs_in(settings)[name].properties
             raise invalid(
                 f"The properties given for catalog '{name}' replace all that it has in this "
                 f"session ({', '.join(sorted(had))}), and have no 'impl': give all of them"

@@ -13,6 +13,7 @@ from lance_namespace.errors import InvalidInputError
 from lance_bridge import engine
 from lance_bridge_spark import registration
 from lance_bridge_spark.addresses import (
+    HIDDEN,
     REGISTERED,
     SESSION_CATALOG_CLASS,
     catalogs_of,
@@ -148,6 +149,47 @@ def test_properties_without_an_impl_do_not_replace_a_catalog(
     assert {key: session.conf[key] for key in session.conf if key.startswith(PROD)} == {
         PROD + "root": "C"
     }
+
+
+class RemoteSettings(Settings):
+    """Settings of a session of Spark Connect, whose server hides those that look like secrets."""
+
+    @property
+    def getAll(self) -> dict[str, str]:
+        return {key: value for key, value in self.items() if "token" not in key}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.getAll.get(key, default)
+
+
+class RemoteSession(Session):
+    """A session of Spark Connect, or a clone of one."""
+
+    def __init__(self, session_id: str, own: Mapping[str, str]) -> None:
+        super().__init__(Settings(), {})
+        self.session_id = session_id
+        self.conf = RemoteSettings(own)
+
+
+@pytest.mark.spec("spark.md#spark-connect")
+def test_a_session_of_spark_connect_keeps_the_secrets_that_its_server_hides(
+    jvm: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert jvm == {}
+    monkeypatch.setitem(HIDDEN, "one", {})
+    monkeypatch.setattr(RemoteSession, "__module__", "pyspark.sql.connect.session")
+    session, sources = RemoteSession("one", {}), list[Any]()
+    session.dataSource.register = sources.append
+    register(session, UNITY)
+    assert session.properties() == UNITY
+    assert sources[0].catalogs["prod"].properties == UNITY
+
+    clone = RemoteSession("two", session.conf)
+    assert "token" not in clone.properties()
+
+    register(session, HIVE)
+    assert session.properties() == HIVE
+    assert PROD + "token" not in session.conf
 
 
 def test_the_session_catalog_keeps_what_it_has_completed(jvm: Settings) -> None:

@@ -18,14 +18,14 @@ from lance_bridge.values import to_text
 
 from .rendering import (
     BAR_HEIGHT,
-    LARGEST_IMAGE,
+    LARGEST_MEDIA,
     Bar,
     address,
     column_lines,
     format_bytes,
-    image_type,
     share_percent,
     temporal_text,
+    type_of_media,
 )
 from .request import UiRequest, gather
 from .rows import State, read_image, read_rows_of, read_sample, requested_state
@@ -212,7 +212,9 @@ class WholeValue:
     size: str = ""
     """The size of bytes."""
     source: str = ""
-    """The address of the image that it is."""
+    """The address of the image, audio or video that it is."""
+    kind: str = ""
+    """``image``, ``audio`` or ``video``."""
 
 
 async def show_value(ui: UiRequest) -> Response:
@@ -253,11 +255,12 @@ async def show_value(ui: UiRequest) -> Response:
 def _whole(ui: UiRequest, state: State, type_: str, value: Any) -> WholeValue:
     if isinstance(value, bytes):
         given = {"at": state.text, "column": ui.text("column"), "row": ui.text("row")}
-        is_image = image_type(value) is not None and len(value) <= LARGEST_IMAGE
-        source = address("image", ui.names, **given) if is_image else ""
-        text = "" if is_image else _hex_lines(value[:_MOST_BYTES])
-        rest = 0 if is_image else max(0, len(value) - _MOST_BYTES)
-        return WholeValue(type_, text, rest, format_bytes(len(value)), source)
+        size, media = format_bytes(len(value)), type_of_media(value)
+        if media is not None and len(value) <= LARGEST_MEDIA:
+            source, kind = address("image", ui.names, **given), media.partition("/")[0]
+            return WholeValue(type_, "", 0, size, source, kind)
+        rest = max(0, len(value) - _MOST_BYTES)
+        return WholeValue(type_, _hex_lines(value[:_MOST_BYTES]), rest, size)
     text = "null" if value is None else to_text(value)
     if isinstance(value, (dict, list)):
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)

@@ -59,7 +59,7 @@ def names_in(path: str) -> list[str]:
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "media-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -231,14 +231,24 @@ _TAGS = 60
 """The approximate bytes of the tags around a value."""
 _MOST_POINTS = 32
 """The largest number of points in a vector's line."""
-_IMAGES = (
+_MEDIA = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
 )
-LARGEST_IMAGE = 4 << 20
-"""The largest image that is shown, in bytes."""
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_MP4 = {
+    b"M4A ": "audio/mp4",
+    **dict.fromkeys((b"avc1", b"isom", b"iso2", b"iso5", b"iso6", b"mp41", b"mp42"), "video/mp4"),
+}
+"""The media types of MP4 by its brand; images have others."""
+LARGEST_MEDIA = 4 << 20
+"""The largest image, audio or video that is shown, in bytes."""
 HEAD_BYTES = 13
 """How many bytes of a blob its cell needs: 12 are shown or recognised, and one more is left out."""
 
@@ -257,7 +267,7 @@ class Cell:
     """The display of a value on a page."""
 
     kind: str
-    """``null``, ``text``, ``number``, ``vector``, ``image`` or ``binary``."""
+    """``null``, ``text``, ``number``, ``vector``, ``image``, ``audio``, ``video`` or ``binary``."""
     text: str
     rest: int = 0
     """Characters of the text that are left out."""
@@ -266,7 +276,7 @@ class Cell:
     is_long: bool = False
     """Whether a text needs a wide column."""
     source: str = ""
-    """The address of an image."""
+    """The address of an image, audio or video."""
     similar: str = ""
     """The address of the rows nearest to this vector."""
     link: str = ""
@@ -286,7 +296,7 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
         value: As `to_values` returns it; a vector also as an array, and a blob as `Blob`.
         kind: The kind of its column, see `columns.ColumnLine.kind`.
         similar: See `Cell.similar`.
-        source: The address of the value, if it is an image.
+        source: The address of the value, if it is an image, audio or video.
     """
     if value is None:
         return Cell("null", "null")
@@ -341,21 +351,23 @@ def _blob(blob: Blob, source: str) -> Cell:
 def _binary(data: bytes, source: str, size: int | None = None) -> Cell:
     """Return the cell of bytes, or of the first of so many bytes."""
     size = len(data) if size is None else size
-    media_type = image_type(data)
+    media_type = type_of_media(data)
     text = format_bytes(size)
     if media_type is None:
         return Cell("binary", f"{text}: {data[:12].hex(' ')}{' …' if size > 12 else ''}")
-    if not source or size > LARGEST_IMAGE:
+    if not source or size > LARGEST_MEDIA:
         return Cell("binary", f"{media_type}, {text}")
-    return Cell("image", f"{media_type}, {text}", source=source)
+    return Cell(media_type.partition("/")[0], f"{media_type}, {text}", source=source)
 
 
-def image_type(data: bytes) -> str | None:
-    """Return the media type of an image that cannot contain scripts, or None."""
-    for magic, media_type in _IMAGES:
+def type_of_media(data: bytes) -> str | None:
+    """Return the media type of an image, audio or video that cannot contain scripts, or None."""
+    for magic, media_type in _MEDIA:
         if data.startswith(magic):
             return media_type
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12])
+    return _MP4.get(data[8:12]) if data[4:8] == b"ftyp" else None
 
 
 # -- columns ---------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
 from .caches import catalog_at
-from .rendering import HEAD_BYTES, LARGEST_IMAGE
+from .rendering import HEAD_BYTES, LARGEST_MEDIA
 from .request import Result, UiRequest
 
 # -- version ---------------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ async def read_heads(
 
 
 async def read_image(ui: UiRequest, state: State, column: str, row: int) -> bytes | None:
-    """Return a blob that is small enough for an image, or None.
+    """Return a blob that is small enough for an image, audio or video, or None.
 
     Raises:
         LanceNamespaceError: The query's own.
     """
     # One byte more shows that it is too large.
-    method = partial(_read_heads, wanted={column: [row]}, count=LARGEST_IMAGE + 1)
+    method = partial(_read_heads, wanted={column: [row]}, count=LARGEST_MEDIA + 1)
     found: Heads = await ui.call("query_table", _one_row(ui, state), method=method)
     return found.get(column, {}).get(row)
 

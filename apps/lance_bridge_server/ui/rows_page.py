@@ -21,7 +21,7 @@ from lance_bridge.names import written
 from lance_bridge.values import to_text
 
 from .rendering import (
-    LARGEST_IMAGE,
+    LARGEST_MEDIA,
     PRIVATE_HEADERS,
     SECURITY_HEADERS,
     Blob,
@@ -29,9 +29,9 @@ from .rendering import (
     ColumnLine,
     address,
     column_lines,
-    image_type,
     make_cell,
     temporal_text,
+    type_of_media,
 )
 from .request import Result, UiRequest, gather
 from .rows import (
@@ -61,10 +61,10 @@ _HEADERS = {**PRIVATE_HEADERS, "Content-Security-Policy": "default-src 'none'; s
 
 
 async def send_image(ui: UiRequest) -> Response:
-    """Return the image in a cell of a table.
+    """Return the image, audio or video in a cell of a table.
 
     Raises:
-        InvalidInputError: (13) the row, or an image in its column, does not exist.
+        InvalidInputError: (13) the row, or an image, audio or video in its column, does not exist.
         LanceNamespaceError: The query's own.
     """
     path, column, row = ui.names, ui.text("column"), ui.text("row")
@@ -72,10 +72,12 @@ async def send_image(ui: UiRequest) -> Response:
     data = await read_value(ui, state, column, row)
     if isinstance(data, dict):  # of a blob, a query has a description
         data = await read_image(ui, state, column, int(row))
-    is_small = isinstance(data, bytes) and len(data) <= LARGEST_IMAGE
-    media_type = image_type(data) if data and is_small else None
+    is_small = isinstance(data, bytes) and len(data) <= LARGEST_MEDIA
+    media_type = type_of_media(data) if data and is_small else None
     if media_type is None:
-        raise InvalidInputError(f"Row {row} has no image in column '{column[:100]}'")
+        raise InvalidInputError(
+            f"Row {row} has no image, audio or video in column '{column[:100]}'"
+        )
     return Response(data, headers=_HEADERS, media_type=media_type)
 
 
@@ -227,6 +229,7 @@ _FAILURES = (pa.ArrowException, OSError, ValueError)
 
 
 _SORTED_KINDS = ("text", "number", "other")
+_CUT_KINDS = ("image", "audio", "video", "binary", "vector")
 _RANKS = ("_distance", "_score", "_relevance_score")
 """Columns that a search adds; they are shown first."""
 _MOST_BYTES = 105_000
@@ -421,10 +424,10 @@ class RowsView:
             is_searched = kind == "vector" and rows and value is not None
             near = self.query.near_row(rows[index], name) if is_searched else None
             shown = self._blob(value, rows, index, name) if kind == "blob" else value
-            is_image = rows and isinstance(shown, (bytes, Blob))
-            source = self._cell_address("image", rows[index], name) if is_image else ""
+            may_be_media = rows and isinstance(shown, (bytes, Blob))
+            source = self._cell_address("image", rows[index], name) if may_be_media else ""
             cell = make_cell(shown, kind, self.page_of(near) if near else "", source)
-            is_cut = cell.rest or cell.kind in ("image", "binary", "vector")
+            is_cut = cell.rest or cell.kind in _CUT_KINDS
             link = self._cell_address("value", rows[index], name) if rows and is_cut else ""
             yield replace(cell, link=link) if link else cell
 

@@ -128,10 +128,51 @@ def test_a_wide_vector_has_few_points() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"<svg onload='alert(1)'/>", b"\x89PN", b"GIF", b"RIFF....WAVE", b""]
+    "data", [b"<svg onload='alert(1)'/>", b"\x89PN", b"GIF", b"RIFF....AVI ", b"....ftypheic", b""]
 )
 def test_only_images_that_run_nothing_are_shown(data: bytes) -> None:
     assert make_cell(data, "binary", source="/ui/image").kind == "binary"
+
+
+MEDIA = {
+    "audio/wav": b"RIFF....WAVE",
+    "audio/mpeg": b"ID3\x04",
+    "audio/flac": b"fLaC",
+    "audio/ogg": b"OggS",
+    "audio/mp4": b"\0\0\0\x20ftypM4A ",
+    "video/mp4": b"\0\0\0\x20ftypisom",
+    "video/webm": b"\x1aE\xdf\xa3",
+}
+
+
+@pytest.mark.parametrize(("media_type", "data"), MEDIA.items())
+def test_audio_and_video_are_recognized(media_type: str, data: bytes) -> None:
+    cell = make_cell(data + bytes(100), "binary", source="/ui/image")
+    assert (cell.kind, cell.source) == (media_type.partition("/")[0], "/ui/image")
+    assert cell.text.startswith(media_type)
+
+
+def test_audio_and_video_are_played_from_the_cells(tmp_path: Path) -> None:
+    data = [each + bytes(100) for each in MEDIA.values()]
+    namespace = memory_namespace(tmp_path)
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+    client = {"namespace_client": namespace, "table_id": ["db", "t"]}
+    lance.write_dataset(pa.table({"clip": data}), **client)
+    with clients(namespace, AllowAll()) as client_of:
+        page = _get(client_of, "/ui/rows/db/t")
+        assert "media-src 'self'" in page.headers["content-security-policy"]
+        tags = [each for each in HtmlPage.of(page.text).tags if each[0] in ("audio", "video")]
+        assert [each["preload"] for _, each in tags] == ["none"] * len(MEDIA)
+        for (tag, each), (media_type, sent) in zip(
+            tags, zip(MEDIA, data, strict=True), strict=True
+        ):
+            assert "controls" in each
+            response = _get(client_of, each["src"])
+            assert response.content == sent
+            assert response.headers["content-type"] == media_type
+            assert response.headers["x-content-type-options"] == "nosniff"
+            whole = HtmlPage.of(_get(client_of, each["src"].replace("image", "value", 1)).text)
+            assert tag in [name for name, _ in whole.tags]
 
 
 def test_a_large_image_is_named() -> None:

@@ -1,20 +1,24 @@
 """Table maintenance: compaction, indices and clean-up, in this process or in a local Spark.
 
-Also the plan of what a whole catalog needs.
+Also the plan of what a whole catalog needs, and a run of it.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from datetime import timedelta
 from importlib import metadata
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from lance_bridge import dataset
+from lance_bridge.exit_codes import FAILED
 
 from . import api
 from .arguments import (
@@ -41,11 +45,23 @@ from .output import (
     spinner,
 )
 
+if TYPE_CHECKING:
+    from lance_bridge import LanceBridgeNamespace
+
 app = typer.Typer()
 
 InSpark = Annotated[bool, typer.Option("--spark", help="Run in a Spark session of this machine.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")
+]
+InNamespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Only tables in this namespace, and in those below it.",
+        autocompletion=namespace_names,
+    ),
 ]
 ENGINES = "lance_bridge.maintenance"
 """The group of entry points that provide an engine: see `lance_bridge_spark.jobs.engine`."""
@@ -172,15 +188,7 @@ def clean_up(
 def plan(
     catalog: CatalogName,
     *,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            help="Only tables in this namespace, and in those below it.",
-            autocompletion=namespace_names,
-        ),
-    ] = "",
+    namespace: InNamespace = "",
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -191,23 +199,36 @@ def plan(
     Example: lance-bridge maintain plan prod --namespace sales
     """
     from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.requests import parse_namespace  # noqa: PLC0415 - the same
 
-    parent = parse_name(namespace) if namespace else []
-    with connected(catalog, properties) as found, progress_bar(f"plan {catalog}") as report:
-        path = parse_namespace(parent, found.capabilities)
-        planned = dataset.plan_maintenance(found.tables, path, on_progress=report)
+    with connected(catalog, properties) as found:
+        planned = _plan(found, catalog, namespace)
     rows = [
         {"table": written(each.path), "actions": [step.value for step in each.actions]}
         | asdict(each.debt)
         for each in planned.due
     ]
-    unplanned = [{"name": written(each.path), "reason": each.reason} for each in planned.unplanned]
-    for each in unplanned:
-        message(f"not planned: {each['name']}: {each['reason']}")
+    unplanned = _report_unplanned(planned)
     counts = {"tables": planned.tables, "off": planned.off}
     fields = {"catalog": catalog, "due": rows, "unplanned": unplanned, **counts}
     print_parts(output, fields, _format_plan(catalog, planned, rows))
+
+
+def _plan(found: LanceBridgeNamespace, catalog: str, namespace: str) -> dataset.MaintenancePlan:
+    from lance_bridge.requests import parse_namespace  # noqa: PLC0415 - takes seconds to import
+
+    parent = parse_namespace(parse_name(namespace) if namespace else [], found.capabilities)
+    with progress_bar(f"plan {catalog}") as report:
+        return dataset.plan_maintenance(found.tables, parent, on_progress=report)
+
+
+def _report_unplanned(planned: dataset.MaintenancePlan) -> list[dict[str, str]]:
+    """Print a message for each table that is not planned; return them."""
+    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+
+    found = [{"name": written(each.path), "reason": each.reason} for each in planned.unplanned]
+    for each in found:
+        message(f"not planned: {each['name']}: {each['reason']}")
+    return found
 
 
 def _format_plan(
@@ -220,6 +241,74 @@ def _format_plan(
         return [text]
     shown = [{**each, "actions": ", ".join(each["actions"])} for each in rows]
     return [make_table(list(rows[0]), shown), text]
+
+
+@app.command("run")
+def run_plan(
+    catalog: CatalogName,
+    *,
+    namespace: InNamespace = "",
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="Begin nothing after this time: 90m, 36h or 14d."),
+    ] = None,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Plan, and do once what is due: compact, extend the indices, clean up.
+
+    Several runs at once share the tables. A table that another run or writer changes is left for
+    later. The exit code is 1 if a table fails or cannot be planned; the others are maintained.
+
+    Example: lance-bridge maintain run prod --budget 30m
+    """
+    limit = None if budget is None else parse_duration("--budget", budget)
+    with connected(catalog, properties) as found:
+        began = time.monotonic()
+        planned = _plan(found, catalog, namespace)
+        unplanned = _report_unplanned(planned)
+        left = None if limit is None else limit - timedelta(seconds=time.monotonic() - began)
+        done = []
+        with progress_bar(f"maintain {catalog}") as report:
+            for each in dataset.run_maintenance(found.tables, planned, left):
+                done.append(each)
+                report(len(done), len(planned.due))
+    rows = [_describe_run(each) for each in done]
+    fields = {"catalog": catalog, "tables": rows, "unplanned": unplanned}
+    print_parts(output, fields, _format_run(catalog, rows))
+    if unplanned or any(each.result is dataset.Result.FAILED for each in done):
+        raise typer.Exit(FAILED)
+
+
+def _describe_run(done: dataset.Maintained) -> dict[str, Any]:
+    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+
+    return {
+        "table": written(done.path),
+        "result": done.result.value,
+        "actions": [each.value for each in done.actions],
+        "before": asdict(done.before),
+        "after": None if done.after is None else asdict(done.after),
+        "reason": done.reason,
+    }
+
+
+_DEBTS = ("small_fragments", "deleted_rows", "unindexed_rows", "old_versions")
+
+
+def _format_run(catalog: str, rows: list[dict[str, Any]]) -> list[Table | str]:
+    shown = []
+    for each in rows:
+        after = each["after"] or each["before"]
+        debts = {key: f"{each['before'][key]} → {after[key]}" for key in _DEBTS}
+        shown.append({**each, "actions": ", ".join(each["actions"])} | debts)
+        if each["reason"]:
+            message(f"{each['table']}: {each['result']}: {each['reason']}")
+    results = Counter(each["result"] for each in rows)
+    text = ", ".join(f"{number} {name}" for name, number in results.items()) or "nothing is due"
+    if not shown:
+        return [f"{catalog}: {text}"]
+    return [make_table(["table", "result", "actions", *_DEBTS], shown), f"{catalog}: {text}"]
 
 
 def _spark_session(catalog: str, properties: Sequence[str] | None) -> AbstractContextManager[Any]:

@@ -35,6 +35,9 @@ LATEST = RESERVED_PREFIX + "latest"
 MARK = RESERVED_PREFIX + "mark"
 """The id of the file in a managed table's storage that says which entry manages it."""
 
+LEASE = RESERVED_PREFIX + "lease"
+"""Which worker maintains the table, and since when."""
+
 MANAGER = RESERVED_PREFIX + "manager"
 """Which entry manages the versions, for people, in a second entry that only reads them."""
 

@@ -127,6 +127,24 @@ def test_plan_lists_what_is_due_and_names_what_cannot_be_read(lake: Lake) -> Non
     assert f"not planned: {gone}" in after.stderr
 
 
+@pytest.mark.spec("common.md#running-maintenance")
+def test_run_does_what_is_due_and_has_exit_code_1_for_what_cannot_be_read(lake: Lake) -> None:
+    run("ns", "properties", "set", "prod", lake.database, "maintenance.min_fragments=3")
+    name = in_fragments(lake)
+    where = ("--namespace", lake.database)
+    left = answer_of("maintain", "run", "prod", *where, "--budget", "0m")
+    assert [each["result"] for each in left["tables"]] == ["left"]
+    done = answer_of("maintain", "run", "prod", *where)
+    [table] = done["tables"]
+    assert (table["table"], table["result"], table["actions"]) == (name, "done", ["compact"])
+    assert (table["before"]["small_fragments"], table["after"]["small_fragments"]) == (4, 0)
+    assert fragments(lake) == 1
+    shutil.rmtree(lake.place("orders"))
+    after = run("maintain", "run", "prod", *where, code=1)
+    assert after.stdout == "prod: nothing is due\n"
+    assert f"not planned: {name}" in after.stderr
+
+
 # -- the conformance kit ---------------------------------------------------------------------------
 
 

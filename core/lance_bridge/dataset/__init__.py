@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         plan_compaction,
     )
     from .maintenance_plan import Action, MaintenancePlan, TablePlan, plan_maintenance
+    from .maintenance_run import Maintained, Result, run_maintenance
     from .paths import (
         Column,
         canonical,
@@ -85,18 +86,19 @@ It is defined here because the help of a command shows it, without importing Lan
 
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD", "RESERVED_COLUMNS",
-    "SCAN_BYTES", "SMALL_FRAGMENT", "Action", "Cleaned", "Column", "IndexType", "MaintenancePlan",
-    "NewTable", "Rows", "TablePlan", "TableStatistics", "VersionChange", "VersionSummary", "align",
-    "alter_columns", "batch_rows", "branches_of", "canonical", "change_of_version",
-    "check_predicate", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
-    "count_rows", "create_table", "default_index_name", "delete_rows", "describe_indices",
-    "directory_of", "drop_columns", "field_ids", "find_column", "fixed_width", "has_dictionary",
-    "in_brackets", "index_options", "large_row_bytes", "list_branches", "list_indices",
-    "list_tags", "list_transactions", "metadata_of", "not_written", "optimize_indices",
-    "parse_full_text", "parse_index_type", "parse_nearest", "plan_compaction", "plan_maintenance",
-    "require_sound", "row_bytes", "scan_limits", "siblings", "split_scan", "stored_type",
-    "summarize_version", "table_statistics", "translate_query_errors", "update_field_metadata",
-    "vector_of", "version_key", "write_first",
+    "SCAN_BYTES", "SMALL_FRAGMENT", "Action", "Cleaned", "Column", "IndexType", "Maintained",
+    "MaintenancePlan", "NewTable", "Result", "Rows", "TablePlan", "TableStatistics",
+    "VersionChange", "VersionSummary", "align", "alter_columns", "batch_rows", "branches_of",
+    "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up",
+    "columns_in", "columns_read", "compact", "count_rows", "create_table", "default_index_name",
+    "delete_rows", "describe_indices", "directory_of", "drop_columns", "field_ids", "find_column",
+    "fixed_width", "has_dictionary", "in_brackets", "index_options", "large_row_bytes",
+    "list_branches", "list_indices", "list_tags", "list_transactions", "metadata_of",
+    "not_written", "optimize_indices", "parse_full_text", "parse_index_type", "parse_nearest",
+    "plan_compaction", "plan_maintenance", "require_sound", "row_bytes", "run_maintenance",
+    "scan_limits", "siblings", "split_scan", "stored_type", "summarize_version",
+    "table_statistics", "translate_query_errors", "update_field_metadata", "vector_of",
+    "version_key", "write_first",
 ]  # fmt: skip
 
 _MODULES = {
@@ -142,6 +144,7 @@ _MODULES = {
         "optimize_indices",
         "plan_compaction",
     ),
+    "maintenance_run": ("Maintained", "Result", "run_maintenance"),
     "maintenance_plan": ("Action", "MaintenancePlan", "TablePlan", "plan_maintenance"),
     "paths": (
         "Column",

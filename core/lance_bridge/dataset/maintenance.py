@@ -174,6 +174,7 @@ def compact(
     table: Table,
     *,
     target_rows: int = SMALL_FRAGMENT,
+    deleted_share: float | None = None,
     dry_run: bool = False,
     on_progress: Progress = lambda _done, _total: None,
 ) -> Compacted:
@@ -183,6 +184,10 @@ def compact(
 
     Args:
         target_rows: Rows of a fragment; smaller ones are joined.
+        deleted_share: The share of deleted rows above which a fragment is rewritten; Lance's if
+            None.
+        on_progress: Also called right before the commit, with all tasks finished; if it raises,
+            nothing is committed.
         dry_run: Write nothing, and return what would be done.
 
     Raises:
@@ -195,6 +200,8 @@ def compact(
         raise invalid(f"target_rows must be 1 or more, not {target_rows}")
     dataset = table.open(write=True)
     options: dict[str, Any] = {"target_rows_per_fragment": target_rows}
+    if deleted_share is not None:
+        options["materialize_deletions_threshold"] = deleted_share
     with translate_lance_errors(f"No compaction of table '{table.name}' could be planned"):
         if dry_run:
             # The tasks are the same without limits, for which sizes of blobs would be read.

@@ -86,6 +86,7 @@ class VersionLine:
     properties: Mapping[str, str] = field(default_factory=dict)
     """Further properties that its writer recorded."""
     tags: Sequence[str] = ()
+    fragments: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class History:
     first_page: str = ""
     points: str = ""
     """The points of a polyline of the number of rows by version."""
+    fragment_points: str = ""
+    """The points of a polyline of the number of fragments by version."""
 
 
 class References(NamedTuple):
@@ -135,16 +138,22 @@ async def load_history(ui: UiRequest, path: Sequence[str], branch: str | None) -
         return Result(error=page.error)
     answer = page.require()
     lines = await _read_lines(ui, path, branch, answer.versions, _tags_by_version(tags, branch))
-    counts = [float(each.rows) for each in reversed(lines) if each.rows is not None]
     following = address("versions", path, branch=branch, page=answer.page_token)
     return Result(
         History(
             lines,
             following if answer.page_token else "",
             address("versions", path, branch=branch) if ui.text("page") else "",
-            line_points(counts, PLOT_WIDTH, PLOT_HEIGHT) if len(counts) > 1 else "",
+            _plot([each.rows for each in lines]),
+            _plot([each.fragments for each in lines]),
         )
     )
+
+
+def _plot(counts: Sequence[int | None]) -> str:
+    """Return the polyline of the counts of versions, the latest first; empty for fewer than two."""
+    known = [float(each) for each in reversed(counts) if each is not None]
+    return line_points(known, PLOT_WIDTH, PLOT_HEIGHT) if len(known) > 1 else ""
 
 
 def _tags_by_version(tags: Result[Any], branch: str | None) -> dict[int, list[str]]:
@@ -177,6 +186,7 @@ async def _read_lines(
             change.properties.get(_MESSAGE, ""),
             {key: value for key, value in change.properties.items() if key not in _KNOWN},
             tags.get(each.version, ()),
+            change.fragments,
         )
         for each, (rows, change) in zip(versions, read, strict=True)
     ]

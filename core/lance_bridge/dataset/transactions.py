@@ -356,6 +356,8 @@ class VersionChange:
     """Rows that it added; None if the previous version no longer exists."""
     removed: int | None = None
     """Rows that it removed. An updated row counts as both added and removed."""
+    fragments: int | None = None
+    """The number of fragments of the version; None if unknown."""
 
 
 def change_of_version(table: Table, version: int, branch: str | None = None) -> VersionChange:
@@ -376,7 +378,8 @@ def change_of_version(table: Table, version: int, branch: str | None = None) -> 
         before = _fragments_before(table, version, branch)
         added, removed = _count_changes(before, _fragments(dataset))
     properties = dict(read.transaction_properties or {}) if read is not None else {}
-    return VersionChange(operation, properties, added, removed)
+    count = len(dataset.get_fragments())
+    return VersionChange(operation, properties, added, removed, count)
 
 
 def _fragments_before(table: Table, version: int, branch: str | None) -> Fragments | None:

@@ -189,6 +189,17 @@ def test_images_and_vectors_are_drawn(get: GetPage) -> None:
     assert len(lines) == 10
 
 
+@pytest.mark.spec("server.md#versions-on-a-page")
+def test_rows_and_fragments_are_drawn_over_the_versions(get: GetPage) -> None:
+    page = get(f"/ui/versions/{ARTICLES}")
+    rows, fragments = [each["points"].split() for tag, each in page.tags if tag == "polyline"]
+    assert len(rows) == len(fragments) > 2
+    heights = [float(each.partition(",")[2]) for each in fragments]
+    assert heights[0] > heights[1] == heights[-1]  # the second version added a fragment
+    assert "60 rows · 1 fragment" in page.text
+    assert "75 rows · 2 fragments" in page.text
+
+
 # -- who sees what ---------------------------------------------------------------------------------
 
 

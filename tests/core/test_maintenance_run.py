@@ -20,11 +20,13 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, UnsupportedOperationError
 
+from lance_bridge import maintenance_policy
 from lance_bridge.dataset import (
     Action,
     Maintained,
     Result,
     compact,
+    maintenance,
     maintenance_run,
     plan_maintenance,
     run_maintenance,
@@ -107,6 +109,24 @@ def test_a_run_does_what_is_due_and_leaves_the_entry_as_it_was(
     assert count_rows(namespace, list(PATH)) == 12
     assert len(lance.dataset(place).get_fragments()) == 1
     assert run(namespace) == {}
+
+
+def test_a_run_extends_indices_and_deletes_the_versions_that_are_not_kept(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (maintenance, maintenance_policy):
+        monkeypatch.setattr(module, "LEAST_AGE", timedelta())
+    kept = {"maintenance.keep_versions": "1", "maintenance.unindexed_rows": "1"}
+    place = make(namespace, **kept)
+    lance.dataset(place).create_scalar_index("a", "BTREE")
+    append(namespace)
+    done = run(namespace)["t"]
+    assert (done.result, done.actions, done.reason) == (Result.DONE, tuple(Action), "")
+    assert done.after is not None
+    assert (done.before.unindexed_rows, done.after.unindexed_rows) == (3, 0)
+    assert (done.before.old_versions, done.after.old_versions) == (5, 0)
+    assert len(lance.dataset(place).versions()) == 1
+    assert count_rows(namespace, list(PATH)) == 15
 
 
 def test_no_action_begins_after_the_budget(namespace: MemoryNamespace) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -230,6 +231,45 @@ def test_rows_that_nobody_reads_end_their_process(
     assert reader.read_next_batch().num_rows == 10_000
     del reader
     wait_for(lambda: run(processes, source, query_methods.process_id))
+
+
+def test_a_cancelled_query_frees_its_process_though_its_rows_are_held(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    """An error's traceback or a cycle may refer to them for hours."""
+    processes, active = start(processes=1), Run(60)
+    reader = run(processes, source, query_methods.endless_rows, active=active)
+    assert reader.read_next_batch().num_rows == 10_000
+    active.cancel()
+    assert run(processes, source, query_methods.process_id, active=Run(20))
+    with pytest.raises(ServiceUnavailableError):
+        reader.read_all()
+
+
+def test_a_query_that_is_cancelled_before_its_rows_holds_no_process(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes, active = start(processes=1), Run(60)
+    active.cancel()
+    with pytest.raises(ServiceUnavailableError):
+        run(processes, source, query_methods.endless_rows, active=active)
+    assert run(processes, source, query_methods.process_id, active=Run(20))
+
+
+def test_a_query_that_waits_for_a_process_ends_when_it_is_cancelled(
+    start: Callable[..., QueryProcesses], source: bytes
+) -> None:
+    processes, active = start(processes=1), Run(60)
+    reader = run(processes, source, query_methods.endless_rows)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(
+            run, processes, source, query_methods.process_id, active=active, principal="other"
+        )
+        wait_for(lambda: active.on_cancel)
+        active.cancel()
+        with pytest.raises(ServiceUnavailableError, match="cancelled; nothing was changed"):
+            waiting.result(20)
+    del reader
 
 
 def test_a_query_waits_for_a_free_process(

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,16 +93,41 @@ class Run:
         """Args: seconds: How long it may take until its first rows, with the wait for a process."""
         self.seconds = seconds
         self._lock = threading.Lock()
-        self._is_cancelled = False
         self._is_opened = False
         self._process: _Process | None = None
+        self._release: Callable[[], object] | None = None
+        self.is_cancelled = False
+        """Whether nothing needs its result any more."""
+        self.needs_process = False
+        """Whether it runs in a process, or takes as long as one that does."""
+        self.on_cancel: Callable[[], object] | None = None
+        """Called when it is cancelled; set when it begins to wait for a process."""
 
     def cancel(self) -> None:
-        """End the query."""
+        """End the query, and free its process, also if its rows are still being read."""
         with self._lock:
-            self._is_cancelled = True
+            self.is_cancelled = True
+            release, self._release = self._release, None
             if self._process is not None:
                 self._process.end("cancelled")
+        if self.on_cancel is not None:
+            self.on_cancel()
+        if release is not None:  # it waits for the end of the process
+            threading.Thread(target=release, daemon=True).start()
+
+    def hold(self, release: Callable[[], object]) -> bool:
+        """Keep the process while rows are read.
+
+        Args:
+            release: Frees it, if the run is cancelled before their end.
+
+        Returns:
+            Whether it is kept: not if the run has been cancelled.
+        """
+        with self._lock:
+            if not self.is_cancelled:
+                self._release = release
+            return not self.is_cancelled
 
     def note_opened(self) -> None:
         """Record that the catalog was read, and now the storage is."""
@@ -115,9 +140,30 @@ class Run:
     def watch(self, process: _Process | None) -> None:
         """Set the process that runs the query; None after its end."""
         with self._lock:
-            self._process = process
-            if process is not None and self._is_cancelled:
+            self._process, self._release = process, None
+            if process is not None and self.is_cancelled:
                 process.end("cancelled")
+
+
+class RunGroup:
+    """The runs of one request, such as those of a page, which are cancelled together."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._is_cancelled = False
+
+    def add(self, run: Run) -> Run:
+        """Add a run, and return it."""
+        self._runs.append(run)
+        if self._is_cancelled:
+            run.cancel()
+        return run
+
+    def cancel(self) -> None:
+        """Cancel all runs, also those that are added later."""
+        self._is_cancelled = True
+        for each in self._runs:
+            each.cancel()
 
 
 class QueryProcesses:
@@ -157,7 +203,7 @@ class QueryProcesses:
             InternalError: (18) its process crashed.
         """
         end_at = time.monotonic() + min(run.seconds, self.settings.seconds)
-        process = self._acquire(query.operation, query.principal, end_at)
+        process = self._acquire(query.operation, query.principal, end_at, run)
         run.watch(process)
         return _Exchange(self, process, run, query, upload, changes).run()
 
@@ -196,12 +242,19 @@ class QueryProcesses:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def _acquire(self, operation: Operation, owner: str, end_at: float) -> _Process:
+    def _wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def _acquire(self, operation: Operation, owner: str, end_at: float, run: Run) -> _Process:
         share = fair_share(self.settings.processes)
+        run.on_cancel = self._wake
         with self._condition:
             while self._owned[owner] >= share or (
                 not self._idle and self._count >= self.settings.processes
             ):
+                if run.is_cancelled:
+                    raise unfinished_error(f"{operation.name} was cancelled", "", may_change=False)
                 if not self._condition.wait(max(0.0, end_at - time.monotonic())):
                     late = f"{operation.name} found no free process in time: the server is busy"
                     raise ServiceUnavailableError(f"{late}; nothing was changed")
@@ -423,6 +476,7 @@ class _Exchange:
     upload: Any
     changes: VersionChanges
     is_released: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> Any:
         """Send the query, and return its response or a reader of its rows."""
@@ -433,10 +487,13 @@ class _Exchange:
             content = pickle.loads(self.process.channel.receive_content(size))
             if kind is Kind.BEGIN:
                 self._record(content)
-                is_held = True
                 # The request has its answer; its client may take longer to read the rows.
                 self.process.end_at = time.monotonic() + self.processes.settings.seconds
-                return self._reader()
+                reader = self._reader()
+                if not self.active.hold(partial(self._release, is_usable=False)):
+                    raise self._ended()
+                is_held = True
+                return reader
             self._release(is_usable=True)
             self._record(content.changes)
             if kind is Kind.ERROR:
@@ -510,9 +567,10 @@ class _Exchange:
         return self.processes.error_of(reason, operation)
 
     def _release(self, *, is_usable: bool, has_ended: bool = False) -> str:
-        if self.is_released:
-            return self.process.reason
-        self.is_released = True
+        with self.lock:
+            if self.is_released:
+                return self.process.reason
+            self.is_released = True
         self.active.watch(None)
         return self.processes.release(self.process, is_usable=is_usable, has_ended=has_ended)
 

@@ -350,7 +350,7 @@ def test_a_catalog_that_hangs_leaves_threads_for_the_others(
     with served(catalogs) as client, ThreadPoolExecutor(20) as pool:
         down.answers.clear()
         hanging = [pool.submit(describe, client, table=f"t{number}") for number in range(20)]
-        until(lambda: down.described == 4)  # half of the threads
+        until(lambda: down.described == 3)  # three quarters of half of the threads
         done(describe(client, "up"))
         until(lambda: is_refused(client))
         down.answers.set()

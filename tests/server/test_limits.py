@@ -642,6 +642,31 @@ def test_a_principal_does_not_get_all_threads() -> None:
 
 
 @pytest.mark.spec("server.md#time-limits")
+def test_queries_of_all_principals_leave_places_for_other_calls() -> None:
+    async def run() -> None:
+        places, waiting = FairPlaces(16, 99), list[asyncio.Future[None]]()
+
+        async def take(owner: str, *, is_query: bool = False) -> None:
+            await places.acquire(Use(owner, "prod", is_query=is_query))
+
+        for owner, got in (("ada", 3), ("bob", 1)):  # of four, one is not for the first
+            asked = [asyncio.ensure_future(take(owner, is_query=True)) for _ in range(9)]
+            await asyncio.sleep(0)
+            assert sum(each.done() for each in asked) == got
+            waiting += [each for each in asked if not each.done()]
+        await take("carl")
+        for owner, got in (("ada", 3), ("bob", 0)):  # of the eight of a catalog, ada gets six
+            asked = [asyncio.ensure_future(take(owner)) for _ in range(9)]
+            await asyncio.sleep(0)
+            assert sum(each.done() for each in asked) == got
+            waiting += [each for each in asked if not each.done()]
+        for each in waiting:
+            each.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("server.md#time-limits")
 def test_places_are_given_in_turn() -> None:
     async def run() -> list[str]:
         places, got = FairPlaces(1, 9), list[str]()

@@ -176,6 +176,7 @@ class Gateway:
         seconds: float,
         *,
         method: Method | None = None,
+        run: Run | None = None,
     ) -> T:
         """Run one of the operations that a page needs, as requests of clients do.
 
@@ -186,11 +187,13 @@ class Gateway:
             seconds: How long both may take.
             method: Replaces the namespace's own method. It must have the same effect on the same
                 object, because only that is authorized.
+            run: Ends the operation if it is a query.
 
         Raises:
             LanceNamespaceError: What the operation raises; not found for hidden objects.
         """
-        run = Run(seconds)
+        run = run or Run(seconds)
+        run.needs_process = is_long(operation, fields)
         work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
         catalog = self.catalog_of(fields.get("id"))
         return await self.work(request, work, operation, seconds, catalog, query=run)
@@ -306,7 +309,7 @@ class Gateway:
             ON_OPEN.set(query.note_opened)  # for one that runs in this process
             needs_catalog = query.needs_catalog
         try:
-            use = Use(owner, catalog.name)
+            use = Use(owner, catalog.name, is_query=query is not None and query.needs_process)
             with reads.ending(needs_catalog) if operation.is_read else nullcontext():
                 result = await self._operations.run(work, operation, limit, use, slot)
         except ServiceUnavailableError as error:
@@ -335,6 +338,7 @@ class Gateway:
         queries = None
         if call.operation.is_query and self.queries is not None and self.sources is not None:
             queries = CallerQueries(self.queries, self.sources(principal), run)
+        run.needs_process = is_long(call.operation, call.fields)
         return Execution(
             self.authorizer,
             self.callers.of(principal) if self.callers else self.namespace,
@@ -352,6 +356,12 @@ class Gateway:
 
 
 _DECLARED = ("id", "location", "properties")
+
+
+def is_long(operation: Operation, fields: Mapping[str, Any]) -> bool:
+    """Return whether an operation runs in a process. A count of all rows is fast."""
+    is_count = operation.name == "count_table_rows" and not fields.get("predicate")
+    return operation.is_query and not is_count
 
 
 @dataclass(frozen=True)
@@ -462,7 +472,7 @@ class Execution:
             listing = self._with_client_pages(self._filter_listing(listing, accesses[0]))
             require_extensions(namespace, self.arguments[0])
             return self._read(partial(listing, *self.arguments), changes)
-        if self.queries is not None and self._is_query():
+        if self.queries is not None and is_long(operation, self.call.fields):
             return self._run_query(self.queries, changes)
         call = partial(call_namespace, namespace, operation, self.arguments, method)
         is_small = operation.is_read and operation.answer is not Answer.ROWS
@@ -478,12 +488,6 @@ class Execution:
         key = (self.call.operation, request, *caller)
         result, changes.read = self.reads.run(key, lambda: (call(), changes.read))
         return result
-
-    def _is_query(self) -> bool:
-        """Return whether the operation runs in a process. A count of all rows is fast."""
-        operation, request = self.call.operation, self.arguments[0]
-        is_count = operation.name == "count_table_rows" and not request.predicate
-        return operation.is_query and not is_count
 
     def _run_query(self, queries: CallerQueries, changes: VersionChanges) -> Any:
         rows = next(iter(self.arguments[1:]), None)

@@ -57,15 +57,19 @@ class TimeLimit:
 
 
 class Use:
-    """Who uses a place: a principal, to call a catalog if that is known."""
+    """Who uses a place: a principal, to call a catalog if that is known, perhaps for a query."""
 
-    def __init__(self, owner: str = "", catalog: str | None = None) -> None:
+    def __init__(
+        self, owner: str = "", catalog: str | None = None, *, is_query: bool = False
+    ) -> None:
         self.owner = owner
         self.catalog = catalog
         self.keys = [("owner", owner)]
         """What the place counts for."""
         if catalog is not None:
-            self.keys.append(("catalog", catalog))
+            self.keys += [("catalog", catalog), ("owner in catalog", f"{catalog} {owner}")]
+        if is_query:
+            self.keys += [("queries", ""), ("owner's queries", owner)]
 
 
 _NOBODY = Use()
@@ -79,7 +83,9 @@ def catalog_share(count: int) -> int:
 class FairPlaces:
     """A number of places, which principals get in turn. Use in the thread of the event loop.
 
-    A principal gets its `fair_share` of them, and the calls of one catalog at most half.
+    A principal gets its `fair_share` of them, and the calls of one catalog at most half. Queries,
+    which may take as long as a request may, get a quarter, so that they do not delay other calls.
+    Of each part, a principal gets its fair share.
     """
 
     def __init__(self, count: int, most_waiting: int) -> None:
@@ -89,7 +95,14 @@ class FairPlaces:
             most_waiting: How many requests of one principal may wait for a place.
         """
         self._free = count
-        self._shares = {"owner": fair_share(count), "catalog": catalog_share(count)}
+        of_queries = max(1, count // 4)
+        self._shares = {
+            "owner": fair_share(count),
+            "catalog": catalog_share(count),
+            "owner in catalog": fair_share(catalog_share(count)),
+            "queries": of_queries,
+            "owner's queries": fair_share(of_queries),
+        }
         self._most_waiting = most_waiting
         self._held: Counter[tuple[str, str]] = Counter()
         self._waiting: OrderedDict[str, list[_Waiting]] = OrderedDict()

@@ -17,6 +17,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from lance_namespace.errors import ServiceUnavailableError
 from server.conftest import Recorder
 from server.gateways import (
     ROWS,
@@ -44,6 +45,7 @@ from lance_bridge_server.http import streams
 from lance_bridge_server.http.exchange import Exchange
 from lance_bridge_server.http.process import Process
 from lance_bridge_server.http.streams import RowsResponse
+from lance_bridge_server.queries.pool import Run
 from lance_bridge_server.run import listening
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#failures")]
@@ -164,6 +166,29 @@ def table(server: Server) -> str:
 def open_files() -> int:
     """Return how many files and sockets this process has open."""
     return len(os.listdir("/proc/self/fd"))
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def test_a_page_ends_its_queries_when_its_client_leaves(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Run] = []
+
+    async def wait(*_: object, run: Run, **__: object) -> None:
+        runs.append(run)
+        while not run.is_cancelled:
+            await anyio.sleep(0.02)
+        raise ServiceUnavailableError("It was cancelled")
+
+    monkeypatch.setattr(Gateway, "call", wait)
+    with dial(server.url) as connection:
+        path = table.replace("/v1/table/films$", "/ui/rows/films/")
+        connection.sendall(head(path, "Accept: text/html", method="GET"))
+        wait_until(lambda: runs)
+        assert not any(each.is_cancelled for each in runs)
+    wait_until(lambda: all(each.is_cancelled for each in runs))
 
 
 # -- clients that send -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from lance_bridge.names import DELIMITER
 from .. import lancedb
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
-from ..queries.pool import Run
+from ..queries.pool import Run, RunGroup
 
 T = TypeVar("T")
 
@@ -151,8 +151,8 @@ def require_no_encoding(request: Request) -> None:
 
 
 @asynccontextmanager
-async def cancelled_on_disconnect(request: Request, run: Run) -> AsyncIterator[None]:
-    """Cancel a run if the client disconnects during the block. Its body has been received."""
+async def cancelled_on_disconnect(request: Request, run: Run | RunGroup) -> AsyncIterator[None]:
+    """Cancel what runs if the client disconnects during the block. Its body has been received."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":

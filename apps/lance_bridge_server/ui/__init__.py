@@ -21,6 +21,7 @@ from starlette.routing import Route
 from lance_bridge.errors import internal, invalid
 
 from ..gateway.gateway import Gateway
+from ..http.calls import cancelled_on_disconnect
 from ..http.process import Process
 from ..operations import Body, Operation
 from . import browse, column_page, figures, foreign, rows_page, search_page, table_page
@@ -155,7 +156,10 @@ async def _show(sign_in: SignIn, ui: UiRequest, process: Process, page: Page) ->
     await sign_in.identify(ui.http, is_required=not page.is_public)
     if state.principal is not None:
         state.slot = process.admission.admit(ui.gateway.limits.of(state.principal), state.principal)
-    return await page.show(ui)
+    if page.method != "GET":  # its form is still to be received
+        return await page.show(ui)
+    async with cancelled_on_disconnect(ui.http, ui.runs):
+        return await page.show(ui)
 
 
 async def _show_missing(ui: UiRequest) -> Response:

@@ -30,6 +30,7 @@ from ..gateway.breakers import CatalogUnavailableError
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
 from ..queries.calling import Method
+from ..queries.pool import Run, RunGroup
 from .caches import Caches
 from .rendering import html_page, names_in
 
@@ -79,6 +80,8 @@ class UiRequest:
     gateway: Gateway
     http: Request
     caches: Caches = field(default_factory=Caches)
+    runs: RunGroup = field(default_factory=RunGroup)
+    """Ends its queries."""
 
     @property
     def principal(self) -> Principal:
@@ -119,7 +122,10 @@ class UiRequest:
         http, known = self.http, OPERATION_BY_NAME[operation]
         started = time.monotonic()
         try:
-            return await self.gateway.call(http, known, fields, read, seconds, method=method)
+            run = self.runs.add(Run(seconds))
+            return await self.gateway.call(
+                http, known, fields, read, seconds, method=method, run=run
+            )
         except ServiceUnavailableError as error:
             raise self.explain(error, operation, fields["id"], started) from error
 

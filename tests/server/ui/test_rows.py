@@ -156,8 +156,8 @@ def test_audio_and_video_are_played_from_the_cells(tmp_path: Path) -> None:
     data = [each + bytes(100) for each in MEDIA.values()]
     namespace = memory_namespace(tmp_path)
     namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-    client = {"namespace_client": namespace, "table_id": ["db", "t"]}
-    lance.write_dataset(pa.table({"clip": data}), **client)
+    rows = pa.table({"clip": data})
+    lance.write_dataset(rows, namespace_client=namespace, table_id=["db", "t"])
     with clients(namespace, AllowAll()) as client_of:
         page = _get(client_of, "/ui/rows/db/t")
         assert "media-src 'self'" in page.headers["content-security-policy"]
@@ -367,8 +367,9 @@ def test_a_page_says_that_its_rows_may_not_be_read() -> None:
     with public_directory() as place:
         namespace = memory_namespace(place)
         namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-        client = {"namespace_client": namespace, "table_id": ["db", "t"]}
-        lance.write_dataset(pa.table({"id": [1, 2]}), **client)
+        lance.write_dataset(
+            pa.table({"id": [1, 2]}), namespace_client=namespace, table_id=["db", "t"]
+        )
         for each in place.rglob("data/*"):
             each.chmod(0)
         with clients(namespace, AllowAll()) as client_of, without_privileges():

@@ -193,7 +193,7 @@ class Gateway:
             LanceNamespaceError: What the operation raises; not found for hidden objects.
         """
         run = run or Run(seconds)
-        run.needs_process = is_long(operation, fields)
+        run.needs_process = operation.is_query and is_long(operation, fields)
         work = partial(self.call_sync, request, operation, fields, read, method=method, run=run)
         catalog = self.catalog_of(fields.get("id"))
         return await self.work(request, work, operation, seconds, catalog, query=run)
@@ -338,7 +338,7 @@ class Gateway:
         queries = None
         if call.operation.is_query and self.queries is not None and self.sources is not None:
             queries = CallerQueries(self.queries, self.sources(principal), run)
-        run.needs_process = is_long(call.operation, call.fields)
+        run.needs_process = call.operation.is_query and is_long(call.operation, call.fields)
         return Execution(
             self.authorizer,
             self.callers.of(principal) if self.callers else self.namespace,
@@ -358,10 +358,9 @@ class Gateway:
 _DECLARED = ("id", "location", "properties")
 
 
-def is_long(operation: Operation, fields: Mapping[str, Any]) -> bool:
-    """Return whether an operation runs in a process. A count of all rows is fast."""
-    is_count = operation.name == "count_table_rows" and not fields.get("predicate")
-    return operation.is_query and not is_count
+def is_long(query: Operation, fields: Mapping[str, Any]) -> bool:
+    """Return whether a query runs in a process. A count of all rows is fast."""
+    return query.name != "count_table_rows" or bool(fields.get("predicate"))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from server.gateways import done, memory_namespace, refused, send_rows, serve_na
 
 import lance_bridge
 from lance_bridge.testing.calls import ipc
-from lance_bridge_server.http.streams import (
+from lance_bridge_server import arrow_limits
+from lance_bridge_server.arrow_limits import (
     MAX_DEPTH,
     MAX_FIELDS,
     MAX_ROW_BYTES,
@@ -38,6 +41,61 @@ def nested(depth: int) -> pa.DataType:
     for _ in range(depth - 1):
         dtype = pa.struct([("in", dtype)])
     return dtype
+
+
+def sharing(depth: int, fan: int, **texts: str) -> bytes:
+    """Return a schema whose structs have one field many times, as a message of a stream."""
+    dtype: pa.DataType = pa.int8()
+    for _ in range(depth):
+        dtype = pa.struct([("a", dtype), *((str(i), pa.int8()) for i in range(fan - 1))])
+    field = pa.field("top", dtype, metadata=texts)
+    stream = bytearray(pa.schema([field]).serialize().to_pybytes())
+    message = arrow_limits._Table(bytes(stream), 8 + struct.unpack_from("<I", stream, 8)[0])
+    header = message.table(2)
+    assert header is not None
+    [found] = header.tables(1, 1)
+    for _ in range(depth):
+        children = found.tables(5, fan)
+        place = found._field_position(5)
+        assert place is not None
+        start = place + struct.unpack_from("<I", stream, place)[0] + 4
+        for number in range(fan):
+            position = start + 4 * number
+            struct.pack_into("<I", stream, position, children[0]._position - position)
+        found = children[0]
+    return bytes(stream)
+
+
+def test_fields_that_share_one_are_counted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(pa.ipc.read_schema(pa.py_buffer(sharing(2, 20)))[0].type) == 20  # it is valid
+    check_schema(arrow_limits.read_schema(sharing(2, 20)))
+    stream = sharing(3, 150)
+    monkeypatch.setattr(pa.ipc, "read_schema", None)  # pyarrow would make 3 million
+    with pytest.raises(InvalidInputError, match="more than 10000 columns"):
+        BatchLimits(1 << 30).feed(stream)
+    with pytest.raises(InvalidInputError, match="more than 10000 columns"):
+        arrow_limits.read_schema(stream)
+
+
+def test_texts_that_fields_share_are_counted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = [pa.struct([("a", pa.timestamp("s", "x" * 200_000))]), pa.int8()]
+    for dtype, metadata in zip(types, (None, {"key": "x" * 200_000}), strict=True):
+        field = pa.field("f", dtype, metadata=metadata)
+        check_schema(arrow_limits.read_schema(pa.schema([field]).serialize().to_pybytes()))
+        many = pa.schema([field.with_name(f"f{i}") for i in range(100)])
+        monkeypatch.setattr(arrow_limits, "_METADATA_BYTES", 1 << 20)
+        with pytest.raises(InvalidInputError, match="bytes of names and metadata"):
+            arrow_limits.read_schema(many.serialize().to_pybytes())
+
+
+def test_schemas_of_new_columns_are_checked(http: httpx.Client) -> None:
+    stream = sharing(3, 150)
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    answer = http.post(f"{TABLE}/add_columns", content=stream, headers=headers)
+    assert "more than 10000 columns" in refused(answer, 400, 13)
+    fields = {"new_columns": [], "arrow_schema": base64.b64encode(stream).decode()}
+    answer = http.post(f"{TABLE}/add_columns", json=fields)
+    assert "more than 10000 columns" in refused(answer, 400, 13)
 
 
 @pytest.mark.parametrize(

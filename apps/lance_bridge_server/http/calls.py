@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl, unquote
@@ -22,6 +24,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import DELIMITER
 
 from .. import lancedb
+from ..arrow_limits import read_schema
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
 from ..queries.pool import Run, RunGroup
@@ -133,6 +136,9 @@ def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str
     if is_rows:
         return {}
     fields = _parse_json(body)
+    if operation.name == lancedb.NEW_COLUMNS and isinstance(fields.get("arrow_schema"), str):
+        with suppress(binascii.Error):  # the catalog says what is wrong
+            read_schema(base64.b64decode(fields["arrow_schema"]))
     return {"metadata": fields} if operation.body is Body.METADATA else fields
 
 

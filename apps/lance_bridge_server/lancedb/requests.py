@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.requests import ExtendedIndexRequest
 
+from ..arrow_limits import read_schema
 from .responses import DATABASE_HEADER, is_lancedb
 from .type_names import cast_type, type_from_json
 
@@ -203,12 +204,9 @@ def new_columns(body: bytes) -> dict[str, Any]:
     it: none, if an expression cannot make one of the columns.
 
     Raises:
-        InvalidInputError: (13) the body is not a schema.
+        InvalidInputError: (13) the body is not a schema, or it is too large.
     """
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(body))
-    except (pa.ArrowException, OSError) as error:
-        raise invalid(f"The body is not an Arrow schema: {error}") from None
+    schema = read_schema(body)
     entries = [_entry(field) for field in schema]
     return {
         "new_columns": [] if None in entries else entries,

@@ -133,8 +133,18 @@ async def _handle(gateway: Gateway, request: Request, operation: Operation) -> R
     Raises:
         LanceNamespaceError: What the operation raises; not found for hidden objects.
     """
+    seconds = min(gateway.limits.operation_seconds, requested_seconds(request.headers))
+    limit = TimeLimit(seconds)
+    if operation.body is Body.ROWS:  # they are not held in memory
+        return await _run(gateway, request, operation, limit)
+    async with gateway.room_for_body(request, limit):
+        return await _run(gateway, request, operation, limit)
+
+
+async def _run(
+    gateway: Gateway, request: Request, operation: Operation, limit: TimeLimit
+) -> Response:
     limits, readers = gateway.limits, gateway.readers
-    limit = TimeLimit(min(limits.operation_seconds, requested_seconds(request.headers)))
     most, seconds = request.state.limits.body_bytes, min(limits.stall_seconds, limit.seconds)
     require_no_encoding(request)
     takes_rows = operation.body is Body.ROWS
@@ -168,7 +178,10 @@ def _prepare(
     if path is not None:
         call = _in_database(call, path)
     check_batch(call, gateway.limits.batch_entries)
-    return call, call.model()
+    model = call.model()
+    # The model has a large vector, too: a request that waits need not keep both.
+    kept = {name: value for name, value in call.fields.items() if name != "vector"}
+    return replace(call, fields=kept), model
 
 
 def _in_database(call: Call, path: list[str]) -> Call:

@@ -204,14 +204,18 @@ class Call:
         return model.model_copy(update={**dropped, "context": dict(self.context)})
 
 
+_LONG_LIST = 10_000
+
+
 def _normalize_json(value: Any) -> Any:
     """Return JSON that the models accept: they are stricter than the specification.
 
-    They reject 1.0 for an integer, and null for a missing vector.
+    They reject 1.0 for an integer, and null for a missing vector. Long lists are the numbers of
+    vectors, which need not be integers.
     """
     if isinstance(value, dict):
         changed = {name: _normalize_json(each) for name, each in value.items()}
         return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
-    if isinstance(value, list):
+    if isinstance(value, list) and len(value) <= _LONG_LIST:
         return [_normalize_json(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -40,9 +41,11 @@ from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server import app as server_app
+from lance_bridge_server import operations
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
+from lance_bridge_server.gateway import gateway as gateway_module
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import (
     Admission,
@@ -511,6 +514,52 @@ def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
             headers = {"content-type": "application/json"}
             answer = httpx.post(f"{address}{TABLE}/describe", content=body, headers=headers)
             assert "100000 arrays and objects" in refused(answer, 400, 13)
+
+
+def test_json_of_millions_of_values_is_refused(namespace: Any) -> None:
+    with serve_namespace(namespace) as address:
+        body = f'{{"k": 1.0, "vector": {{"single_vector": [{",".join(["0"] * 2_000_002)}]}}}}'
+        headers = {"content-type": "application/json"}
+        answer = httpx.post(f"{address}{TABLE}/query", content=body, headers=headers)
+        assert "2000000 values" in refused(answer, 400, 13)
+
+
+def test_the_numbers_of_a_vector_are_not_changed_one_by_one() -> None:
+    vector = [0.0] * 100_000
+    found = operations._normalize_json({"k": 1.0, "versions": [2.0], "vector": {"v": vector}})
+    assert (found["k"], found["versions"]) == (1, [2])
+    assert found["vector"]["v"] is vector
+
+
+def test_few_large_json_bodies_are_in_memory_at_once(
+    namespace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "_LARGE_BODIES", 4)
+    gateway = Gateway(namespace)
+    go_on = asyncio.Event()
+
+    def request(name: str, size: int) -> Any:
+        headers = {"content-length": str(size)}
+        return SimpleNamespace(headers=headers, state=SimpleNamespace(principal=Principal(name)))
+
+    async def send(begun: list[str], name: str, size: int = 2 << 20, seconds: float = 30) -> None:
+        async with gateway.room_for_body(request(name, size), TimeLimit(seconds)):
+            begun.append(name)
+            await go_on.wait()
+
+    async def run() -> None:
+        begun: list[str] = []
+        sent = [asyncio.ensure_future(send(begun, name)) for name in ["ada"] * 5 + ["bob"] * 2]
+        sent.append(asyncio.ensure_future(send(begun, "small", 1000)))
+        await asyncio.sleep(0.01)
+        assert sorted(begun) == ["ada"] * 3 + ["bob", "small"]
+        with pytest.raises(ServiceUnavailableError, match="the server is busy; nothing was"):
+            await send(begun, "carl", seconds=0.01)
+        go_on.set()
+        await asyncio.gather(*sent)
+        assert len(begun) == 8
+
+    asyncio.run(run())
 
 
 @pytest.fixture

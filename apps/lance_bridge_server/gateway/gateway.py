@@ -7,8 +7,8 @@ namespace, and hides what its principal may not see.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -71,12 +71,15 @@ from .breakers import (
 )
 from .callers import RootNamespaces
 from .limits import Limits, Slot
-from .threads import OperationThreads, SingleFlight, TimeLimit, Use
+from .threads import FairPlaces, OperationThreads, SingleFlight, TimeLimit, Use
 
 T = TypeVar("T")
 HasAnswered = Callable[[Any], bool | None]
 """Returns whether a result shows that its catalog responded; see `Gateway.run`."""
 
+_LARGE_BYTES = 1 << 20
+_LARGE_BODIES = 16
+"""How many JSON bodies larger than that are in memory at once: a model takes several times that."""
 _READERS = 4
 """How many large JSON bodies are parsed at once: Python runs one thread at a time."""
 
@@ -120,6 +123,7 @@ class Gateway:
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads, self.limits.waiting_requests)
         self._reads = SingleFlight()
+        self._large_bodies = FairPlaces(_LARGE_BODIES, _LARGE_BODIES)
         self.readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
@@ -154,6 +158,28 @@ class Gateway:
             self.queries.close()
         if self.audit is not None:
             self.audit.close()
+
+    @asynccontextmanager
+    async def room_for_body(self, request: Request, limit: TimeLimit) -> AsyncIterator[None]:
+        """Wait until few other requests have a large body in memory.
+
+        Raises:
+            ServiceUnavailableError: (17) too many of this principal wait, or it took too long.
+        """
+        size, principal = request.headers.get("content-length"), request.state.principal
+        if "transfer-encoding" not in request.headers and int(size or 0) <= _LARGE_BYTES:
+            yield
+            return
+        use = Use(principal.name)
+        try:
+            await asyncio.wait_for(self._large_bodies.acquire(use), limit.remaining)
+        except asyncio.TimeoutError:
+            late = f"Others had large bodies for {limit.seconds:g} s: the server is busy"
+            raise ServiceUnavailableError(f"{late}; nothing was changed") from None
+        try:
+            yield
+        finally:
+            self._large_bodies.release(use)
 
     async def authenticate(self, request: Request) -> Principal:
         """Return the principal of a request.

@@ -43,6 +43,8 @@ _BATCHES = {
 }
 """The name of each batch's field with its entries."""
 _MAX_CONTAINERS = 100_000
+_MAX_VALUES = 2_000_000
+"""Of a JSON body: the numbers of a thousand vectors are fewer."""
 _NO_BODY = (b"", b"null")
 _LARGE_BYTES = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -194,6 +196,8 @@ def _parse_json(body: bytes) -> dict[str, Any]:
     # The parser holds the GIL, and arrays and objects take the most time.
     if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
         raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
+    if body.count(b",") > _MAX_VALUES:
+        raise invalid(f"The body has more than {_MAX_VALUES} values")
     try:
         found = from_json(body, allow_inf_nan=False)
     except ValueError as error:

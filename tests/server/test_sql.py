@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
@@ -19,6 +20,7 @@ from lance_namespace.errors import (
 from servers.processes import public_directory, without_privileges
 
 import lance_bridge
+from lance_bridge.testing.calls import ipc
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.queries import allowed_sql
@@ -243,6 +245,30 @@ def test_wrong_expressions_have_readable_errors_in_a_directory(
         call_namespace(namespace, operation, [request])
     assert words in str(caught.value)
     assert not re.search(r"\.rs|LanceError|Failed to run|\w \{ ", str(caught.value))
+
+
+def test_a_directory_says_which_type_it_does_not_know(tmp_path: Path) -> None:
+    namespace = lance_bridge.connect("dir", root=str(tmp_path))
+    namespace.create_table(api.CreateTableRequest(id=["t"]), ipc(pa.table({"id": [1]})))
+    operation, dtype = BY_NAME["alter_table_alter_columns"], "fixed_size_binary:2147483647"
+    fields = {"id": ["t"], "alterations": [{"path": "id", "data_type": {"type": dtype}}]}
+    with pytest.raises(InvalidInputError, match=f"Unsupported Arrow type: {dtype}$"):
+        call_namespace(namespace, operation, [operation.request.model_validate(fields)])
+
+
+@pytest.mark.parametrize("name", ["my col", "select", "a.b c", "x'; --", "nullif(id,1)"])
+def test_names_of_updated_columns_are_no_expressions(name: str) -> None:
+    """They are those of pylance, which knows whether there is such a column."""
+    request = BY_NAME["update_table"].request.model_validate(
+        {"id": ["t"], "updates": [[name, "5"]]}
+    )
+    allowed_sql.check_request(request)
+
+
+@pytest.mark.parametrize("source", ["my col", "select", "a.b c"])
+def test_sources_of_aliases_may_be_paths_of_fields(source: str) -> None:
+    fields = {"id": ["t"], "k": 1, "vector": {}, "columns": {"column_aliases": {"c": source}}}
+    allowed_sql.check_request(BY_NAME["query_table"].request.model_validate(fields))
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,8 @@ _LONG_LIST = re.compile(
 _HIDDEN_PART = re.compile(_HIDDEN)
 _NESTED = "/*"
 """Comments in each other: only a parser knows where they end, and so where texts begin."""
+_NAME = re.compile(r"[\w .]{1,500}")
+"""The path of a field, which need not be SQL: it calls no function, and nothing in it is nested."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PLACE = re.compile(r" at Line: \d+, Column: \d+")
 
@@ -232,7 +234,13 @@ def _expressions(value: Any, *, is_sql: bool = False) -> Iterator[str]:
                 yield from _expressions(each, is_sql=is_sql)
     elif isinstance(value, (Mapping, BaseModel)):
         for name, each in value.items() if isinstance(value, Mapping) else value:
-            yield from _expressions(each, is_sql=is_sql or name in _FIELDS)
+            if name == "updates" and isinstance(each, list):
+                yield from _expressions([pair[1:] for pair in each], is_sql=True)
+            elif name == "column_aliases" and isinstance(each, Mapping):
+                sources = [source for source in each.values() if not _NAME.fullmatch(source)]
+                yield from _expressions(sources, is_sql=True)
+            else:
+                yield from _expressions(each, is_sql=is_sql or name in _FIELDS)
 
 
 def _parse(expression: str) -> Any:

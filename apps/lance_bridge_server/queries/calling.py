@@ -117,7 +117,7 @@ def _to_bytes(rows: Any) -> bytes:
 
 
 _VAGUE = (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT)
-NATIVE_ERRORS = (RuntimeError, OverflowError)
+NATIVE_ERRORS = (RuntimeError, OverflowError, ValueError)
 """What they raise besides errors of the API. NotImplementedError is a RuntimeError."""
 
 

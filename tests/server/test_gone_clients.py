@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -166,6 +168,21 @@ def table(server: Server) -> str:
 def open_files() -> int:
     """Return how many files and sockets this process has open."""
     return len(os.listdir("/proc/self/fd"))
+
+
+# -- large rows ------------------------------------------------------------------------------------
+
+
+def test_a_large_write_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is one write: of a whole copy of each row, clients that stall would hold gigabytes."""
+    sent: list[bytes] = []
+    monkeypatch.setattr(anyio.from_thread, "run", lambda _, part, token: sent.append(part))  # noqa: ARG005
+    sender: Any = SimpleNamespace(send=None)
+    content = os.urandom(5 << 20)
+    with io.BufferedWriter(streams._SentFile(sender, sender), 1 << 20) as file:
+        file.write(content)
+    assert b"".join(sent) == content
+    assert max(map(len, sent)) <= 1 << 20
 
 
 # -- pages -----------------------------------------------------------------------------------------

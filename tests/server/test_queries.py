@@ -37,7 +37,7 @@ from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
-from lance_bridge_server.queries import pool
+from lance_bridge_server.queries import pool, process
 from lance_bridge_server.queries.calling import call_namespace
 from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
 from lance_bridge_server.queries.process import BATCH_BYTES, DICTIONARY_BYTES, Query, small_batches
@@ -208,6 +208,15 @@ def test_a_large_batch_of_views_inside_of_values_is_refused() -> None:
     batch = pa.record_batch({"part": pa.StructArray.from_arrays([views], ["in"])})
     with pytest.raises(InvalidInputError, match="cast its values"):
         next(small_batches(batch))
+
+
+def test_a_row_that_the_server_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "ROW_BYTES", 2 * BATCH_BYTES)
+    batch = pa.record_batch({"text": ["y", "x" * (BATCH_BYTES + 1), "z" * (2 * BATCH_BYTES + 1)]})
+    batches = small_batches(batch)
+    assert [next(batches).num_rows, next(batches).num_rows] == [1, 1]
+    with pytest.raises(InvalidInputError, match="A row of the result has"):
+        next(batches)
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -291,7 +291,7 @@ class _SentFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        part = bytes(data)
+        part = bytes(memoryview(data)[:_BUFFER_BYTES])  # a row may have hundreds of MiB
         if self.is_cut:
             return len(part)
         anyio.from_thread.run(self._sender.send, part, token=self._token)

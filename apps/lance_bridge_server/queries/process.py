@@ -247,6 +247,8 @@ def _failure(operation: str, error: BaseException, changes: VersionChanges) -> F
 
 BATCH_BYTES = 16 << 20
 """The size of the largest batch without its dictionaries, unless it is a single row."""
+ROW_BYTES = 256 << 20
+"""The size of the largest row: the server holds a row as a whole."""
 DICTIONARY_BYTES = 64 << 20
 """The size of the dictionaries of a large batch: they are sent as a whole."""
 
@@ -255,8 +257,8 @@ def small_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch in batches that are not too large.
 
     Raises:
-        InvalidInputError: (13) a large batch has large dictionaries, or views inside of other
-            values, which Arrow cannot split.
+        InvalidInputError: (13) a row is too large, or a large batch has large dictionaries, or
+            views inside of other values, which Arrow cannot split.
     """
     if batch.nbytes <= BATCH_BYTES:
         yield batch
@@ -273,7 +275,15 @@ def small_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _split(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes <= most or batch.num_rows < 2:
+    if batch.nbytes <= most:
+        yield batch
+        return
+    if batch.num_rows < 2:
+        if batch.nbytes > ROW_BYTES:
+            raise invalid(
+                f"A row of the result has {batch.nbytes} bytes; the limit is {ROW_BYTES}: ask for "
+                "fewer columns, or read the table from its location"
+            )
         yield batch
         return
     half = batch.num_rows // 2

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
+from lance_namespace.errors import InvalidInputError
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -49,7 +50,7 @@ from .config_file import (
 )
 from .errors import invalid
 from .extras import import_attribute
-from .records import AGE
+from .records import parse_retention
 from .secrets import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
@@ -267,7 +268,6 @@ class CatalogConfig(BaseModel):
     drop_retention: str = Field(
         default="0",
         alias="drop.retention",
-        pattern=AGE,
         examples=["7d"],
         description="How long DropTable keeps a table so that it can be taken back, such as `12h` "
         "or `7d`; `0` deletes it at once. The property `drop.retention` of a namespace takes "
@@ -393,6 +393,15 @@ class CatalogConfig(BaseModel):
         for name in option_names(text or ""):
             if may_be_credential(name):
                 raise ValueError(f"'{name[:60]}' may be a credential")
+        return text
+
+    @field_validator("drop_retention")
+    @classmethod
+    def _retention_is_a_time(cls, text: str) -> str:
+        try:
+            parse_retention(text)
+        except InvalidInputError as error:
+            raise ValueError(str(error)) from None
         return text
 
     def answered(self, options: Mapping[str, str]) -> dict[str, str]:

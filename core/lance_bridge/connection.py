@@ -33,8 +33,8 @@ from .records import (
     FOREIGN_COMMITS,
     RETENTION,
     ForeignCommits,
-    parse_age,
     parse_flag,
+    parse_retention,
 )
 from .requests import parse_table_namespace
 from .secrets import SecretRenewal
@@ -110,7 +110,7 @@ class Connection:
             if key in properties:
                 parse_flag(key, properties[key])
         if RETENTION in properties:
-            parse_age(RETENTION, properties[RETENTION])
+            parse_retention(properties[RETENTION])
 
     @cached_property
     def credentials(self) -> VendedCredentials:

@@ -100,12 +100,17 @@ def _parse_share(text: str) -> float | None:
     return share if 0 < share < 1 else None
 
 
-def _parse_age(text: str) -> timedelta | None:
+def parse_duration(text: str) -> timedelta | None:
+    """Return the time that a text such as ``90m``, ``36h`` or ``14d`` says; None if it is none."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not _is_number(number) or len(number) > _MAX_DIGITS:
         return None
-    age = timedelta(**{_UNITS[unit]: int(number)})
-    return age if age >= LEAST_AGE else None
+    return timedelta(**{_UNITS[unit]: int(number)})
+
+
+def _parse_age(text: str) -> timedelta | None:
+    age = parse_duration(text)
+    return age if age is not None and age >= LEAST_AGE else None
 
 
 def _at_least(least: int) -> Callable[[str], int | None]:

@@ -6,7 +6,6 @@ callers see.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from .errors import invalid, require_text
-from .maintenance_policy import is_maintenance, parse
+from .maintenance_policy import is_maintenance, parse, parse_duration
 
 Path = tuple[str, ...]
 """Names from the outermost level to the object, without the root: ``("db", "table")``."""
@@ -60,8 +59,6 @@ DROPPED_TYPE = "lance-dropped"
 """Its `TABLE_TYPE`."""
 RETENTION = "drop.retention"
 """Property of a namespace: how long dropped tables are kept."""
-AGE = r"^(0|[0-9]{1,5}[mhd])$"
-"""A time in minutes, hours or days, such as ``90m``, ``12h`` or ``7d``; or 0."""
 
 FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
@@ -372,14 +369,13 @@ def parse_flag(key: str, value: str) -> str:
     return value.lower()
 
 
-def parse_age(key: str, value: str) -> timedelta:
-    """Return the time that a property with the form of `AGE` says. Raises InvalidInput (13)."""
-    if not re.fullmatch(AGE, value):
-        raise invalid(
-            f"Property '{key}' must be a time such as 12h or 7d, or 0, not {value[:60]!r}"
-        )
-    units = {"m": "minutes", "h": "hours", "d": "days"}
-    return timedelta(**{units.get(value[-1], "days"): int(value.rstrip("mhd"))})
+def parse_retention(value: str) -> timedelta:
+    """Return how long `RETENTION` says. Raises InvalidInput (13)."""
+    found = timedelta(0) if value == "0" else parse_duration(value)
+    if found is None:
+        wanted = "a time such as 12h or 7d, or 0"
+        raise invalid(f"Property '{RETENTION}' must be {wanted}, not {value[:60]!r}")
+    return found
 
 
 def pop_force(properties: Mapping[str, str] | None) -> tuple[dict[str, str] | None, bool]:

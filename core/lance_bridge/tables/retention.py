@@ -21,7 +21,7 @@ from ..connection import Connection
 from ..entry import EntryT, TableEntry
 from ..errors import display, retry_after_readback, unsupported
 from ..managed import batches, compare_and_set
-from ..records import DROPPED, DROPPED_TYPE, LANCE, RETENTION, TABLE_TYPE, parse_age
+from ..records import DROPPED, DROPPED_TYPE, LANCE, RETENTION, TABLE_TYPE, parse_retention
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def period_of(connection: Connection, namespace: NamespaceRecord) -> timedelta:
     """
     own = namespace.properties.get(RETENTION)
     try:
-        return parse_age(RETENTION, connection.config.drop_retention if own is None else own)
+        return parse_retention(connection.config.drop_retention if own is None else own)
     except InvalidInputError as error:
         raise InvalidTableStateError(
             f"Nothing is dropped in namespace '{display(namespace.path)}': {error}"

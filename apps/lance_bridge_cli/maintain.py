@@ -320,3 +320,40 @@ def _spark_session(catalog: str, properties: Sequence[str] | None) -> AbstractCo
     [engine] = metadata.entry_points(group=ENGINES, name="spark")
     session: AbstractContextManager[Any] = engine.load()(catalog, parse_key_values(properties))
     return session
+
+
+@app.command()
+def purge(
+    catalog: CatalogName,
+    *,
+    namespace: InNamespace = "",
+    dry_run: DryRun = False,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Delete the dropped tables whose drop.retention is over, with their data.
+
+    A table that cannot be deleted is named, and the exit code is 1.
+
+    Example: lance-bridge maintain purge prod --dry-run
+    """
+    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+
+    parent = parse_name(namespace) if namespace else []
+    purged, failed = list[str](), list[dict[str, str]]()
+    with connected(catalog, properties) as found, spinner(f"purge {catalog}"):
+        for each in found.tables.overdue(found.namespace_path(parent)):
+            name = written(each.entry.path)
+            try:
+                if not dry_run:
+                    found.tables.purge(each)
+            except api.LanceNamespaceError as error:
+                failed.append({"name": name, "reason": str(error)})
+            else:
+                purged.append(name)
+    for one in failed:
+        message(f"not deleted: {one['name']}: {one['reason']}")
+    text = f"{catalog}: {len(purged)} dropped tables {'would be ' if dry_run else ''}deleted"
+    print_result(output, text, {"catalog": catalog, "purged": purged, "failed": failed})
+    if failed:
+        raise typer.Exit(FAILED)

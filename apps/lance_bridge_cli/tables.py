@@ -543,7 +543,7 @@ def undrop(
 ) -> None:
     """Take a dropped table back. Of several with one name, the last one.
 
-    Example: lance-bridge table undrop prod sales.orders --as sales.orders_back
+    Example: lance-bridge table undrop prod sales.scratch --as sales.scratch_back
     """
     with connected(catalog, properties) as namespace, spinner(f"undrop {table}"):
         tables = namespace.tables

@@ -225,6 +225,10 @@ def test_a_dropped_table_is_taken_back_or_purged(lake: Lake) -> None:
     run("table", "purge", "prod", other, "--yes")
     assert not place.exists()
     assert "dropped table" in said(run("table", "purge", "prod", other, "--yes", code=1).stderr)
+    run("ns", "properties", "set", "prod", lake.database, "drop.retention=90m")
+    run("table", "drop", "prod", name, "--yes")
+    assert answer_of("maintain", "purge", "prod", "-n", lake.database)["purged"] == []
+    lake.create("orders")
     run("table", "drop", "prod", name, "--purge", "--yes")
     assert run("table", "list", "prod", lake.database, "--dropped", "-o", "json").stdout
 

@@ -517,8 +517,20 @@ def _with_season(_lake: Lake) -> None:
         run(noun, "properties", "set", "prod", name, "season=winter")
 
 
+def _dropped(lake: Lake) -> None:
+    if "scratch" not in lake.tables():
+        lake.create("scratch")
+    retention = ["ns", "properties", "set", "prod", "sales"]
+    run(*retention, "drop.retention=7d")
+    run("table", "drop", "prod", "sales.scratch", "--yes")
+    run(*retention, "drop.retention=0")
+    lake.create("scratch")
+
+
 BEFORE: dict[str, Callable[[Lake], None]] = {
     "table deregister": _registered,
+    "table undrop": _dropped,
+    "table purge": _dropped,
     "config remove": _with_staging,
     "keys list": _with_key,
     "table properties remove": _with_season,

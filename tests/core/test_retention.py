@@ -22,6 +22,7 @@ from lance_namespace.errors import (
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.tables.namespaces import change_properties
+from lance_bridge.tables.retention import DroppedTable
 from lance_bridge.testing.calls import Calls
 
 from .memory_catalog import (
@@ -118,6 +119,27 @@ def test_purge_deletes_entry_and_files(namespace: MemoryNamespace) -> None:
     namespace.tables.purge(only_dropped(namespace))
     assert not place.exists()
     assert namespace.server.tables == {}
+
+
+def test_the_overdue_tables_below_a_namespace_are_found(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(namespace, TABLE)
+    Calls(namespace).drop_table(TABLE)
+    assert list(namespace.tables.overdue()) == []
+    monkeypatch.setattr(DroppedTable, "is_overdue", lambda _: True)
+    for parent in ((), SPACE[:1], SPACE):
+        assert [each.path for each in namespace.tables.overdue(parent)] == [PATH]
+
+
+@pytest.mark.parametrize(("seconds", "is_overdue"), [(-1, False), (0, True), (1, True)])
+def test_a_table_is_overdue_when_its_time_is_over(
+    namespace: MemoryNamespace, seconds: int, is_overdue: bool
+) -> None:
+    create(namespace, TABLE)
+    Calls(namespace).drop_table(TABLE)
+    found = only_dropped(namespace)
+    assert found.is_overdue(found.kept_until + timedelta(seconds=seconds)) is is_overdue
 
 
 def test_a_drop_can_delete_at_once(namespace: MemoryNamespace) -> None:

@@ -7,12 +7,10 @@ import gzip
 import os
 import sqlite3
 import struct
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,11 +52,10 @@ from lance_bridge_server.gateway.limits import (
     Slot,
     TooManyRequestsError,
 )
-from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit, Use
+from lance_bridge_server.gateway.threads import TimeLimit
 from lance_bridge_server.http import calls
 from lance_bridge_server.http.exchange import Exchanges
 from lance_bridge_server.http.process import Process
-from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.run import listening
 
 pytestmark = [
@@ -652,84 +649,3 @@ def test_dictionaries_count_as_batches(http: httpx.Client, table: str) -> None:
 def test_a_stream_without_batches_is_taken(http: httpx.Client, table: str) -> None:
     done(send_rows(http, f"{table}/insert", ROWS.slice(0, 0)))
     assert done(http.post(f"{table}/count_rows")) == 3
-
-
-# -- places ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("server.md#time-limits")
-def test_a_principal_does_not_get_all_threads() -> None:
-    go_on, begun = threading.Event(), list[str]()
-
-    def hold(name: str) -> None:
-        begun.append(name)
-        assert go_on.wait(30)
-
-    async def run() -> None:
-        threads, operation = OperationThreads(4, 4), OPERATIONS[0]
-        limit = TimeLimit(30)
-
-        def start(owner: str) -> asyncio.Future[None]:
-            work = threads.run(partial(hold, owner), operation, limit, Use(owner))
-            return asyncio.ensure_future(work)
-
-        many = [start("many") for _ in range(7)]
-        one = start("one")
-        while len(begun) < 4:
-            await asyncio.sleep(0)
-        assert sorted(begun) == ["many", "many", "many", "one"]
-        with pytest.raises(ServiceUnavailableError, match="requests of this principal wait"):
-            await start("many")
-        many[-1].cancel()  # one that waits leaves its place to another
-        await asyncio.sleep(0)
-        more = start("many")
-        go_on.set()
-        await asyncio.gather(*many[:-1], one, more)
-
-    asyncio.run(run())
-    assert sorted(begun) == ["many"] * 7 + ["one"]
-
-
-@pytest.mark.spec("server.md#time-limits")
-def test_queries_of_all_principals_leave_places_for_other_calls() -> None:
-    async def run() -> None:
-        places, waiting = FairPlaces(16, 99), list[asyncio.Future[None]]()
-
-        async def take(owner: str, *, is_query: bool = False) -> None:
-            await places.acquire(Use(owner, "prod", is_query=is_query))
-
-        for owner, got in (("ada", 3), ("bob", 1)):  # of four, one is not for the first
-            asked = [asyncio.ensure_future(take(owner, is_query=True)) for _ in range(9)]
-            await asyncio.sleep(0)
-            assert sum(each.done() for each in asked) == got
-            waiting += [each for each in asked if not each.done()]
-        await take("carl")
-        for owner, got in (("ada", 3), ("bob", 0)):  # of the eight of a catalog, ada gets six
-            asked = [asyncio.ensure_future(take(owner)) for _ in range(9)]
-            await asyncio.sleep(0)
-            assert sum(each.done() for each in asked) == got
-            waiting += [each for each in asked if not each.done()]
-        for each in waiting:
-            each.cancel()
-
-    asyncio.run(run())
-
-
-@pytest.mark.spec("server.md#time-limits")
-def test_places_are_given_in_turn() -> None:
-    async def run() -> list[str]:
-        places, got = FairPlaces(1, 9), list[str]()
-        await places.acquire(Use("first"))
-
-        async def take(owner: str) -> None:
-            await places.acquire(Use(owner))
-            got.append(owner)
-            places.release(Use(owner))
-
-        tasks = [asyncio.ensure_future(take(owner)) for owner in "aaab"]
-        await asyncio.sleep(0)
-        places.release(Use("first"))
-        await asyncio.gather(*tasks)
-        return got
-
-    assert asyncio.run(run()) == ["a", "b", "a", "a"]

@@ -311,6 +311,18 @@ class Tables:
         found = (DroppedTable.of(each) for each in self.scan(namespace) if each.record.is_dropped)
         return sorted(found, key=lambda each: (each.dropped_at, each.entry.path), reverse=True)
 
+    def overdue(self, parent: Path = ()) -> Iterator[DroppedTable]:
+        """Yield the dropped tables below a namespace whose retention is over.
+
+        Raises:
+            NamespaceNotFoundError: (1) of the parent.
+            LanceNamespaceError: a namespace cannot be read, or a mark.
+        """
+        for namespace in innermost_namespaces(self.connection.catalog, parent):
+            for each in self.dropped(namespace):
+                if each.is_overdue():
+                    yield each
+
     def kept_until(self, table: TableEntry) -> datetime | None:
         """Return until when a table that `drop` returned is kept; None if it was deleted."""
         return DroppedTable.of(table).kept_until if table.record.is_dropped else None

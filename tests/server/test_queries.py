@@ -96,10 +96,9 @@ def run(
 
 def is_alive(process: int) -> bool:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
+    except (FileNotFoundError, ProcessLookupError):  # it ended before, or while it was read
         return False
-    return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:

@@ -29,7 +29,7 @@ from . import lancedb
 from .access.origins import LocalHosts
 from .access.visibility import no_store
 from .errors import error_answer, error_headers, error_of_status, public_text
-from .gateway.gateway import Execution, Gateway
+from .gateway.gateway import LARGE_BODY, Execution, Gateway
 from .gateway.threads import TimeLimit, requested_seconds
 from .http.calls import (
     BodyTooLargeError,
@@ -100,7 +100,13 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
         request.state.principal = principal = await gateway.authenticate(request)
         request.state.limits = limits = gateway.limits.of(principal)
         request.state.slot = process.admission.admit(limits, principal)
-        return await _handle(gateway, request, operation)
+        limit = TimeLimit(min(gateway.limits.operation_seconds, requested_seconds(request.headers)))
+        size = int(request.headers.get("content-length") or 0)
+        is_small = size <= LARGE_BODY and "transfer-encoding" not in request.headers
+        if is_small or operation.body is Body.ROWS:  # rows are not held in memory
+            return await _handle(gateway, request, operation, limit)
+        async with gateway.room_for_body(principal, limit):
+            return await _handle(gateway, request, operation, limit)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
 
@@ -127,23 +133,14 @@ def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
 # -- operations ------------------------------------------------------------------------------------
 
 
-async def _handle(gateway: Gateway, request: Request, operation: Operation) -> Response:
+async def _handle(
+    gateway: Gateway, request: Request, operation: Operation, limit: TimeLimit
+) -> Response:
     """Handle one request, and return its response.
 
     Raises:
         LanceNamespaceError: What the operation raises; not found for hidden objects.
     """
-    seconds = min(gateway.limits.operation_seconds, requested_seconds(request.headers))
-    limit = TimeLimit(seconds)
-    if operation.body is Body.ROWS:  # they are not held in memory
-        return await _run(gateway, request, operation, limit)
-    async with gateway.room_for_body(request, limit):
-        return await _run(gateway, request, operation, limit)
-
-
-async def _run(
-    gateway: Gateway, request: Request, operation: Operation, limit: TimeLimit
-) -> Response:
     limits, readers = gateway.limits, gateway.readers
     most, seconds = request.state.limits.body_bytes, min(limits.stall_seconds, limit.seconds)
     require_no_encoding(request)

@@ -8,11 +8,10 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -535,28 +534,52 @@ def test_few_large_json_bodies_are_in_memory_at_once(
     gateway = Gateway(namespace)
     go_on = asyncio.Event()
 
-    def request(name: str, size: int) -> Any:
-        headers = {"content-length": str(size)}
-        return SimpleNamespace(headers=headers, state=SimpleNamespace(principal=Principal(name)))
-
-    async def send(begun: list[str], name: str, size: int = 2 << 20, seconds: float = 30) -> None:
-        async with gateway.room_for_body(request(name, size), TimeLimit(seconds)):
+    async def send(begun: list[str], name: str, seconds: float = 30) -> None:
+        async with gateway.room_for_body(Principal(name), TimeLimit(seconds)):
             begun.append(name)
             await go_on.wait()
 
     async def run() -> None:
         begun: list[str] = []
         sent = [asyncio.ensure_future(send(begun, name)) for name in ["ada"] * 5 + ["bob"] * 2]
-        sent.append(asyncio.ensure_future(send(begun, "small", 1000)))
         await asyncio.sleep(0.01)
-        assert sorted(begun) == ["ada"] * 3 + ["bob", "small"]
+        assert sorted(begun) == ["ada"] * 3 + ["bob"]
         with pytest.raises(ServiceUnavailableError, match="the server is busy; nothing was"):
             await send(begun, "carl", seconds=0.01)
         go_on.set()
         await asyncio.gather(*sent)
-        assert len(begun) == 8
+        assert len(begun) == 7
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "waits"),
+    [
+        ("describe", b"{" + b" " * (1 << 20) + b"}", True),
+        ("describe", b"{}", False),
+        ("describe", iter([b"{}"]), True),
+        ("insert", b"x" * (2 << 20), False),
+    ],
+    ids=["large", "small", "in chunks", "rows"],
+)
+def test_only_large_json_bodies_wait_for_room(
+    namespace: Any, monkeypatch: pytest.MonkeyPatch, path: str, content: Any, waits: bool
+) -> None:
+    asked: list[str] = []
+
+    @asynccontextmanager
+    async def note(_: Gateway, principal: Principal, __: TimeLimit) -> AsyncIterator[None]:
+        asked.append(principal.name)
+        yield
+
+    monkeypatch.setattr(Gateway, "room_for_body", note)
+    kinds = {"describe": "application/json", "insert": "application/vnd.apache.arrow.stream"}
+    with serve_namespace(namespace) as address:
+        headers = {"content-type": kinds[path]}
+        answer = httpx.post(f"{address}{TABLE}/{path}", content=content, headers=headers)
+    assert answer.status_code in (400, 404)
+    assert bool(asked) is waits
 
 
 @pytest.fixture

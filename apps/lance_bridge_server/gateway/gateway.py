@@ -77,9 +77,10 @@ T = TypeVar("T")
 HasAnswered = Callable[[Any], bool | None]
 """Returns whether a result shows that its catalog responded; see `Gateway.run`."""
 
-_LARGE_BYTES = 1 << 20
+LARGE_BODY = 1 << 20
+"""The size of a JSON body of which only few are in memory at once."""
 _LARGE_BODIES = 16
-"""How many JSON bodies larger than that are in memory at once: a model takes several times that."""
+"""How many of them: a model takes several times the size of its body."""
 _READERS = 4
 """How many large JSON bodies are parsed at once: Python runs one thread at a time."""
 
@@ -160,16 +161,12 @@ class Gateway:
             self.audit.close()
 
     @asynccontextmanager
-    async def room_for_body(self, request: Request, limit: TimeLimit) -> AsyncIterator[None]:
+    async def room_for_body(self, principal: Principal, limit: TimeLimit) -> AsyncIterator[None]:
         """Wait until few other requests have a large body in memory.
 
         Raises:
             ServiceUnavailableError: (17) too many of this principal wait, or it took too long.
         """
-        size, principal = request.headers.get("content-length"), request.state.principal
-        if "transfer-encoding" not in request.headers and int(size or 0) <= _LARGE_BYTES:
-            yield
-            return
         use = Use(principal.name)
         try:
             await asyncio.wait_for(self._large_bodies.acquire(use), limit.remaining)

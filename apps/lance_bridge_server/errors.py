@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.lance_texts import without_places
 
 from .monitoring import SERVER_ERROR
 from .redaction import SECRETS, hide_addresses
@@ -54,8 +55,11 @@ def error_of_status(status: int, message: str) -> LanceNamespaceError:
 
 
 def public_text(text: str, code: ErrorCode) -> str:
-    """Return an error's message without secrets and addresses, as clients may read it."""
-    text = SECRETS.hide(text)
+    """Return an error's message as clients may read it.
+
+    It has no secrets, addresses, or places in the source of Lance.
+    """
+    text = without_places(SECRETS.hide(text))
     shown = hide_addresses(text, repeats_request=code is ErrorCode.INVALID_INPUT)
     if shown == text:
         return text

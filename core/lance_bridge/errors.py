@@ -30,7 +30,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from .lance_texts import cut_message, is_access_denied, is_caller_unknown
+from .lance_texts import cut_before_place, cut_message, is_access_denied, is_caller_unknown
 
 __all__ = [
     "LANCE_ERRORS",
@@ -189,7 +189,7 @@ def unsupported(message: str) -> UnsupportedOperationError:
 
 def internal(operation: str, cause: BaseException) -> InternalError:
     """Return InternalError (code 18), for a failure that no other code describes."""
-    text = " ".join(str(cause).split())[:300]
+    text = cut_before_place(" ".join(str(cause).split()), 300)
     return InternalError(f"{operation} failed with {type(cause).__name__}: {text}")
 
 

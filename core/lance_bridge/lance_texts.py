@@ -28,6 +28,10 @@ _MESSAGE = re.compile(rf"\b(?:message|error): {_QUOTED}")
 _TEXT = re.compile(_QUOTED)
 _PLACE = re.compile(r",? (?:location: )?[^\s(]+\.rs:\d+(?::\d+)?")
 """Where in the source of Lance an error was made."""
+_PRINTED_PLACE = re.compile(
+    r",? location: Location \{[^{}]*\}?(?:, backtrace: MaybeBacktrace(?: \{[^{}]*\})?)?"
+)
+"""The same as Rust prints it: ``location: Location { file: "…", line: 1, column: 2 }``."""
 
 # -- what a message has before the reason ----------------------------------------------------------
 
@@ -249,7 +253,20 @@ _HINT = "\n\tCandidate functions"
 
 def without_places(text: str) -> str:
     """Return a message without places in the source of Lance."""
-    return _PLACE.sub("", text)
+    return _PLACE.sub("", _PRINTED_PLACE.sub("", text))
+
+
+def cut_before_place(text: str, longest: int) -> str:
+    """Return the start of a message, without a place that would be cut.
+
+    A part of a place is not recognised later. Whole ones stay: they tell errors of Lance from
+    others.
+    """
+    for pattern in (_PLACE, _PRINTED_PLACE):
+        for found in pattern.finditer(text):
+            if found.start() < longest < found.end():
+                longest = found.start()
+    return text[:longest]
 
 
 def is_not_implemented(text: str) -> bool:

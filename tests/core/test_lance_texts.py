@@ -19,11 +19,13 @@ from servers.processes import free_port, without_privileges
 from lance_bridge.errors import as_namespace_error, translate_lance_errors
 from lance_bridge.lance_texts import (
     NO_CREDENTIALS,
+    cut_before_place,
     cut_message,
     find_missing_column,
     find_other_schema,
     find_wrong_part,
     is_for_developers,
+    without_places,
 )
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
@@ -296,3 +298,38 @@ def test_an_address_in_an_expression_says_nothing_of_credentials() -> None:
         "(sql parser error: Expected: an expression, found: EOF)"
     )
     assert said == "expected an expression, found the end"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"not found, {PLACE} (in t)", "not found (in t)"),
+        (
+            'Index { message: "no", location: Location { file: "/a/b.rs", line: 1, column: 2 }, '
+            "backtrace: MaybeBacktrace } (in t)",
+            'Index { message: "no" } (in t)',
+        ),
+        ('a, location: Location { file: "/home/a (in t)', "a"),
+        (
+            "the column location: Locations is no place",
+            "the column location: Locations is no place",
+        ),
+    ],
+)
+def test_messages_have_no_places(text: str, shown: str) -> None:
+    assert without_places(text) == shown
+
+
+@pytest.mark.parametrize("size", range(12, 50))
+def test_a_place_is_not_cut(size: int) -> None:
+    text = f"no such type, {PLACE} and more text that is long enough"
+    assert "rust" not in without_places(cut_before_place(text, size))
+    assert cut_before_place(text, size).startswith("no such type")
+
+
+def test_places_are_found_in_a_long_message_in_little_time() -> None:
+    text = "a.rs:" * 200_000 + " location: Location {" * 50_000
+    begun = time.monotonic()
+    without_places(text)
+    cut_before_place(text, 300)
+    assert time.monotonic() - begun < 2

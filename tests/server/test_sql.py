@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import lance
 import lance_namespace as api
 import pyarrow as pa
@@ -17,6 +18,7 @@ from lance_namespace.errors import (
     TableColumnNotFoundError,
     TableVersionNotFoundError,
 )
+from server.gateways import serve_namespace
 from servers.processes import public_directory, without_privileges
 
 import lance_bridge
@@ -254,6 +256,34 @@ def test_a_directory_says_which_type_it_does_not_know(tmp_path: Path) -> None:
     fields = {"id": ["t"], "alterations": [{"path": "id", "data_type": {"type": dtype}}]}
     with pytest.raises(InvalidInputError, match=f"Unsupported Arrow type: {dtype}$"):
         call_namespace(namespace, operation, [operation.request.model_validate(fields)])
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        (
+            "alter_columns",
+            {
+                "alterations": [
+                    {"path": "id", "data_type": {"type": "fixed_size_binary:2147483647"}}
+                ]
+            },
+            400,
+        ),
+        ("add_columns", {"new_columns": [{"name": "id", "expression": "1"}]}, 409),
+        ("create_index", {"column": "no", "index_type": "IVF_PQ"}, 404),
+        ("restore", {"version": 999}, 500),
+    ],
+)
+def test_a_gateway_shows_no_places_in_the_source_of_lance(
+    tmp_path: Path, path: str, fields: dict[str, Any], status: int
+) -> None:
+    catalog = lance_bridge.connect("dir", root=str(tmp_path))
+    catalog.create_table(api.CreateTableRequest(id=["t"]), ipc(pa.table({"id": [1]})))
+    with serve_namespace(FederatedNamespace({"prod": catalog})) as address:
+        answer = httpx.post(f"{address}/v1/table/prod$t/{path}", json=fields)
+    assert answer.status_code == status
+    assert not re.search(r"/rust|\.rs|/home/runner|Location \{", answer.text), answer.text
 
 
 @pytest.mark.parametrize("name", ["my col", "select", "a.b c", "x'; --", "nullif(id,1)"])

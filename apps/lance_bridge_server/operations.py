@@ -210,11 +210,14 @@ _LONG_LIST = 10_000
 def _normalize_json(value: Any) -> Any:
     """Return JSON that the models accept: they are stricter than the specification.
 
-    They reject 1.0 for an integer, and null for a missing vector. Long lists are the numbers of
-    vectors, which need not be integers.
+    They reject 1.0 for an integer, and null for a missing vector. The numbers of vectors need not
+    be integers, and may be millions; other long lists are not examined either.
     """
     if isinstance(value, dict):
-        changed = {name: _normalize_json(each) for name, each in value.items()}
+        changed = {
+            name: each if name == "vector" else _normalize_json(each)
+            for name, each in value.items()
+        }
         return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
     if isinstance(value, list) and len(value) <= _LONG_LIST:
         return [_normalize_json(each) for each in value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import sqlite3
 import struct
@@ -520,11 +521,28 @@ def test_json_of_millions_of_values_is_refused(namespace: Any) -> None:
         assert "2000000 values" in refused(answer, 400, 13)
 
 
-def test_the_numbers_of_a_vector_are_not_changed_one_by_one() -> None:
-    vector = [0.0] * 100_000
-    found = operations._normalize_json({"k": 1.0, "versions": [2.0], "vector": {"v": vector}})
+@pytest.mark.parametrize("key", ["k{}", "k{}\\\\", 'k{}\\"'])
+@pytest.mark.parametrize("colon", [":", " \n:"])
+def test_json_of_many_members_is_refused(namespace: Any, key: str, colon: str) -> None:
+    members = (f'"{key.format(number)}"{colon}"v"' for number in range(200_001))
+    with serve_namespace(namespace) as address:
+        body = f'{{"k": 1, "vector": {{}}, "context": {{{",".join(members)}}}}}'
+        headers = {"content-type": "application/json"}
+        answer = httpx.post(f"{address}{TABLE}/query", content=body, headers=headers)
+        assert "200000 members" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize("text", ["a: b", 'a "b": c', 'a\\\\"b"'])
+def test_colons_in_texts_are_not_members(text: str) -> None:
+    body = json.dumps({"filter": text * 250_000, "other": [text + ":"] * 50_000}).encode()
+    assert not calls._has_many_members(body)
+
+
+@pytest.mark.parametrize("vector", [{"v": [0.0] * 100_000}, {"v": [[0.0] * 100] * 2}])
+def test_the_numbers_of_a_vector_are_not_changed_one_by_one(vector: dict[str, Any]) -> None:
+    found = operations._normalize_json({"k": 1.0, "versions": [2.0], "vector": vector})
     assert (found["k"], found["versions"]) == (1, [2])
-    assert found["vector"]["v"] is vector
+    assert found["vector"] is vector
 
 
 def test_few_large_json_bodies_are_in_memory_at_once(

@@ -40,7 +40,6 @@ from .http.calls import (
     read_body,
     receive_within,
     require_no_encoding,
-    run_by_size,
 )
 from .http.exchange import REQUEST_ID_HEADER, Exchanges
 from .http.process import Process
@@ -51,6 +50,9 @@ from .queries.pool import Run
 from .ui import ui_routes
 
 _log = logging.getLogger(__name__)
+
+_SMALL_BODY = 64 << 10
+"""A JSON body that is parsed in the event loop."""
 
 
 def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
@@ -141,13 +143,16 @@ async def _handle(
     Raises:
         LanceNamespaceError: What the operation raises; not found for hidden objects.
     """
-    limits, readers = gateway.limits, gateway.readers
+    limits = gateway.limits
     most, seconds = request.state.limits.body_bytes, min(limits.stall_seconds, limit.seconds)
     require_no_encoding(request)
     takes_rows = operation.body is Body.ROWS
     body = b"" if takes_rows else await read_body(request, most, seconds)
     prepare = partial(_prepare, gateway, request, operation, body)
-    call, model = await run_by_size(len(body), prepare, readers)
+    if len(body) <= _SMALL_BODY:
+        call, model = prepare()
+    else:  # other requests need not wait for it
+        call, model = await gateway.parsing.run(prepare, request.state.principal.name, limit)
     arguments: list[Any] = [model]
     if takes_rows:
         upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
 
-from lance_bridge_server.gateway.threads import FairPlaces, OperationThreads, TimeLimit, Use
+from lance_bridge_server.gateway.threads import (
+    FairPlaces,
+    OperationThreads,
+    PacedThread,
+    TimeLimit,
+    Use,
+)
 from lance_bridge_server.operations import OPERATIONS
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#time-limits")]
@@ -88,3 +96,30 @@ def test_places_are_given_in_turn() -> None:
         return got
 
     assert asyncio.run(run()) == ["a", "b", "a", "a"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_paced_work_rests_as_long_as_it_took(fails: bool) -> None:
+    """Then another principal has its turn."""
+    spans: list[tuple[str, float, float]] = []
+
+    def parse(owner: str) -> None:
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < 0.05:
+            pass
+        spans.append((owner, begun, time.perf_counter()))
+        if fails:
+            raise ValueError("not JSON")
+
+    async def run() -> None:
+        thread, limit = PacedThread(9), TimeLimit(30)
+        work = [thread.run(partial(parse, owner), owner, limit) for owner in "aaab"]
+        results = await asyncio.gather(*work, return_exceptions=True)
+        assert all(isinstance(each, ValueError) is fails for each in results)
+        with pytest.raises(ServiceUnavailableError, match="server is busy; nothing was changed"):
+            await thread.run(partial(parse, "c"), "c", TimeLimit(0))
+
+    asyncio.run(run())
+    assert [owner for owner, *_ in spans] == ["a", "a", "b", "a"]
+    for (_, begun, end), (_, following, _) in pairwise(spans):
+        assert following - end >= (end - begun) * 0.9

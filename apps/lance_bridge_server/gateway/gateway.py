@@ -71,7 +71,7 @@ from .breakers import (
 )
 from .callers import RootNamespaces
 from .limits import Limits, Slot
-from .threads import FairPlaces, OperationThreads, SingleFlight, TimeLimit, Use
+from .threads import FairPlaces, OperationThreads, PacedThread, SingleFlight, TimeLimit, Use
 
 T = TypeVar("T")
 HasAnswered = Callable[[Any], bool | None]
@@ -81,8 +81,6 @@ LARGE_BODY = 1 << 20
 """The size of a JSON body of which only few are in memory at once."""
 _LARGE_BODIES = 16
 """How many of them: a model takes several times the size of its body."""
-_READERS = 4
-"""How many large JSON bodies are parsed at once: Python runs one thread at a time."""
 
 
 def _any_result(_result: object) -> bool:
@@ -125,7 +123,7 @@ class Gateway:
         self._operations = OperationThreads(self.limits.threads, self.limits.waiting_requests)
         self._reads = SingleFlight()
         self._large_bodies = FairPlaces(_LARGE_BODIES, _LARGE_BODIES)
-        self.readers = anyio.CapacityLimiter(_READERS)
+        self.parsing = PacedThread(self.limits.waiting_requests)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
         self.catalogs = self.catalogs or {"root": self.namespace}
         self.health = CatalogHealth(self.catalogs, self.readiness)
@@ -168,11 +166,7 @@ class Gateway:
             ServiceUnavailableError: (17) too many of this principal wait, or it took too long.
         """
         use = Use(principal.name)
-        try:
-            await asyncio.wait_for(self._large_bodies.acquire(use), limit.remaining)
-        except asyncio.TimeoutError:
-            late = f"Others had large bodies for {limit.seconds:g} s: the server is busy"
-            raise ServiceUnavailableError(f"{late}; nothing was changed") from None
+        await self._large_bodies.acquire_within(use, limit)
         try:
             yield
         finally:

@@ -26,6 +26,7 @@ from .limits import Slot
 T = TypeVar("T")
 
 TIMEOUT_HEADER = "x-request-timeout-ms"
+_MAX_REST_SECONDS = 0.5
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 
 
@@ -134,6 +135,20 @@ class FairPlaces:
                 self.release(use)
             raise
 
+    async def acquire_within(self, use: Use, limit: TimeLimit) -> None:
+        """Wait for a place, for as long as the request may take.
+
+        Raises:
+            ServiceUnavailableError: (17) it took too long, or too many of this principal wait.
+        """
+        try:
+            await asyncio.wait_for(self.acquire(use), limit.remaining)
+        except asyncio.TimeoutError:
+            raise ServiceUnavailableError(
+                f"Others had large bodies for {limit.seconds:g} s: the server is busy; nothing was "
+                "changed"
+            ) from None
+
     def release(self, use: Use) -> None:
         """Return a place."""
         self._count(use, -1)
@@ -179,6 +194,35 @@ class _Waiting(NamedTuple):
 
     place: asyncio.Future[None]
     use: Use
+
+
+class PacedThread:
+    """Runs work that holds the interpreter, such as parsing, one call at a time and with rests.
+
+    Such work may keep all other threads waiting. Each rest is as long as the work before it, so
+    that small requests of others pass between two large ones. Principals take turns.
+    """
+
+    def __init__(self, most_waiting: int) -> None:
+        """Args: most_waiting: How many calls of one principal may wait."""
+        self._limiter = anyio.CapacityLimiter(1)
+        self._places = FairPlaces(1, most_waiting)
+
+    async def run(self, work: Callable[[], T], owner: str, limit: TimeLimit) -> T:
+        """Run work in the thread, and return its result.
+
+        Raises:
+            ServiceUnavailableError: (17) its turn did not come in time, or too many calls of this
+                principal wait.
+        """
+        use = Use(owner)
+        await self._places.acquire_within(use, limit)
+        started = time.perf_counter()
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            rest = min(time.perf_counter() - started, _MAX_REST_SECONDS)
+            asyncio.get_running_loop().call_later(rest, self._places.release, use)
 
 
 class OperationThreads:

@@ -9,11 +9,10 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 from urllib.parse import parse_qsl, unquote
 
 import anyio
-import anyio.to_thread
 from lance_namespace.errors import ServiceUnavailableError
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -28,8 +27,6 @@ from ..arrow_limits import read_schema
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
 from ..queries.pool import Run, RunGroup
-
-T = TypeVar("T")
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
@@ -49,7 +46,6 @@ _MAX_MEMBERS = 200_000
 """Of all objects of a JSON body together: each takes as much time as ten numbers."""
 _MEMBER = re.compile(rb'"[ \t\r\n]*:')
 _NO_BODY = (b"", b"null")
-_LARGE_BYTES = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -119,11 +115,6 @@ class BodyTooLargeError(Exception):
 
 class MediaTypeError(Exception):
     """A request's body has a media type that the operation does not accept."""
-
-
-async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
-    """Run work on a JSON body, in a thread if it is large, so that other requests need not wait."""
-    return work() if size <= _LARGE_BYTES else await anyio.to_thread.run_sync(work, limiter=threads)
 
 
 def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:

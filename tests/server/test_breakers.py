@@ -32,6 +32,7 @@ from lance_bridge_server.gateway.breakers import CatalogState, ReadinessSettings
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits
 from lance_bridge_server.queries.pool import Run
+from lance_bridge_server.run.server import ReloadingApp
 from lance_bridge_server.ui import health_page
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
@@ -254,6 +255,28 @@ def test_the_first_listing_after_catalogs_hang_names_them(
     left_out = {key for key in listed["context"] if key.startswith("unavailable.")}
     assert left_out == {f"unavailable.{name}" for name in down}
     assert seconds < GENEROUS
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_catalogs_are_probed_before_the_first_request(
+    catalogs: dict[str, Breakable], reloads: bool
+) -> None:
+    settings = ReadinessSettings(timeout=TIMEOUT, keep=0.001)
+
+    def make() -> Gateway:
+        return Gateway(FederatedNamespace(catalogs), catalogs=catalogs, readiness=settings)
+
+    first, second = make(), make()
+    if not reloads:
+        catalogs["down"].answers.clear()
+    app = ReloadingApp(first, lambda: second)
+    with serve_app(app) as url:
+        if reloads:
+            catalogs["down"].answers.clear()
+            asyncio.run(app.reload())
+        until(lambda: (second if reloads else first).health.catalogs["down"].is_open)
+        assert httpx.get(f"{url}/v1/table").json()["tables"] == ["up$t"]
+    second.health.close()
 
 
 def test_an_outage_does_not_make_the_next_one_be_noticed_late(

@@ -77,6 +77,11 @@ class CatalogHealth:
         self._good_until = 0.0
         self._lock = anyio.Lock()
 
+    def begin(self) -> None:
+        """Probe each catalog in threads, so that the first requests know which ones respond."""
+        for each in self.catalogs.values():
+            each.suspect()
+
     async def states(self) -> Mapping[str, str]:
         """Return the state of each catalog: ``OK``, the name of an error code, or ``NO_ANSWER``."""
         async with self._lock:

@@ -180,6 +180,7 @@ class ReloadingApp:
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self._process.lifecycle.install(self.reload)
+        self._gateway.health.begin()
         if self._gateway.queries is not None:
             self._gateway.queries.warm()
         await send({"type": "lifespan.startup.complete"})
@@ -209,6 +210,7 @@ class ReloadingApp:
         except Exception as error:  # noqa: BLE001 - a package's authorizer may raise anything
             _log_refused(error)
             return
+        made.health.begin()
         before, self._gateway = self._gateway, made
         self._app = create_app(made, self._process)
         _log.info("The configuration was reloaded")

@@ -1,4 +1,4 @@
-"""Readers that try to end or block a gateway: random SQL, rows, headers and closed connections.
+"""Readers that try to end or block a gateway: random SQL, rows, JSON and closed connections.
 
 It takes five minutes, or LANCE_BRIDGE_TEST_SECONDS. LANCE_BRIDGE_TEST_SEED makes other requests.
 """
@@ -74,7 +74,7 @@ class Attacker:
     def act(self) -> None:
         """Send a request, and check that its answer is no fault of the server."""
         kinds = (self._query, self._query, self._query, self._count, self._explain, self._update,
-                 self._rows, self._page, self._leave)  # fmt: skip
+                 self._rows, self._page, self._json, self._leave)  # fmt: skip
         response = self._random.choice(kinds)()
         if response is not None:
             self._statuses[response.status_code] += 1
@@ -116,6 +116,20 @@ class Attacker:
             content[self._random.randrange(len(content))] = self._random.randrange(256)
         path = f"/v1/table/lake$new{self._random.randrange(1 << 30)}/create"
         return self._http.post(path, content=bytes(content), headers={"content-type": ARROW})
+
+    def _json(self) -> httpx.Response:
+        """Send a large body: numbers, members, containers, or texts that resemble them."""
+        count = self._random.choice((1_000, 100_000, 1_900_000))
+        part = self._random.choice(("0", "0.5", "[0]", "{}", '"k":1', '",:"', "[" * 50, "null"))
+        content = ",".join([part] * min(count, (15 << 20) // (len(part) + 1)))
+        body = self._random.choice((
+            f'{{"k": 1.0, "vector": {{"single_vector": [{content}]}}}}',
+            f'{{"k": 1, "vector": {{"multi_vector": [[{content}]]}}}}',
+            f'{{"k": 1, "vector": {{}}, "context": {{{content}}}}}',
+            f"[{content}]",
+        ))  # fmt: skip
+        headers = {"content-type": "application/json"}
+        return self._http.post(f"{TABLE}/query", content=body.encode(), headers=headers)
 
     def _leave(self) -> None:
         """Send a query that takes long, and close the connection."""

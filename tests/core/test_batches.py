@@ -11,7 +11,7 @@ from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed.batches import latest_state
-from lance_bridge.storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
+from lance_bridge.storage.lance_format import BATCH_OUTCOME, BATCH_RECORD
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.table import Table
 

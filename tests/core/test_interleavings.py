@@ -18,7 +18,7 @@ from lance_bridge.dataset import versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import conversion, out_of_band
 from lance_bridge.managed.batches import latest_state
-from lance_bridge.storage.lance_files import divide
+from lance_bridge.storage.lance_format import divide
 from lance_bridge.storage.manifests import Scheme, Staged, name_of
 from lance_bridge.storage.store import TableFiles
 

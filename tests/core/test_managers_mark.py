@@ -18,7 +18,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.errors import ManagedElsewhereError
 from lance_bridge.records import FORCE, MANAGER, MARK, visible_properties
-from lance_bridge.storage.lance_files import MARK_FILE
+from lance_bridge.storage.lance_format import MARK_FILE
 
 from .managed_tables import (
     MANAGED,

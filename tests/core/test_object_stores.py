@@ -22,7 +22,7 @@ from servers.object_stores import MotoServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.storage import DataState, TableStorage
-from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.lance_format import RESERVED_FILE
 from lance_bridge.testing.concurrency import race
 
 from .managed_tables import MANAGED, commit_batch

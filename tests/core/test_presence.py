@@ -19,7 +19,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset import rows as request_rows
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.storage import DataState
-from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.lance_format import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 
 from .managed_tables import (

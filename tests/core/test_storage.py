@@ -21,7 +21,7 @@ from servers.http_proxy import Answer, HttpProxy
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.storage import store
-from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.lance_format import RESERVED_FILE
 from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableFiles, TableStorage
 

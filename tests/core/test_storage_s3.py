@@ -18,7 +18,7 @@ from servers.object_stores import SECRET_KEY, MotoServer
 from servers.processes import free_port
 from servers.replies import unanswered
 
-from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.lance_format import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.testing.calls import Calls
 

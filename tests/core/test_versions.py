@@ -21,7 +21,7 @@ from obstore.store import MemoryStore
 
 from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.dataset import change_of_version, versions
-from lance_bridge.storage.manifest_content import version_inside
+from lance_bridge.storage.lance_format import version_inside
 from lance_bridge.storage.manifests import (
     Manifest,
     Scheme,

@@ -45,7 +45,7 @@ from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
 from lance_bridge.managed.mark import Mark
 from lance_bridge.records import FOREIGN_COMMITS, MARK, ForeignCommits
-from lance_bridge.storage.lance_files import MARK_FILE
+from lance_bridge.storage.lance_format import MARK_FILE
 from lance_bridge.testing.calls import ipc
 
 from .crashes import SECONDS, Clients, Death

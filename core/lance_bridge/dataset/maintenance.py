@@ -25,7 +25,7 @@ from ..maintenance_policy import LEAST_AGE
 from ..managed import conversion, out_of_band
 from ..managed.versions import ManagedDirectory, managed_directory
 from ..managed_state import State
-from ..storage.manifest_content import parse_manifest
+from ..storage.lance_format import parse_manifest
 from ..storage.manifests import VersionDirectory
 from ..storage.store import TableFiles
 from ..table import Table

@@ -28,7 +28,7 @@ from ..entry import TableEntry
 from ..errors import TableNotWrittenError, display, translate_lance_errors
 from ..maintenance_policy import MaintenancePolicy
 from ..scan import innermost_namespaces
-from ..storage.manifest_content import Fragment, ManifestContent, parse_manifest
+from ..storage.lance_format import Fragment, ManifestContent, parse_manifest
 from ..storage.manifests import Manifest
 from ..table import Table
 from ..tables import Tables

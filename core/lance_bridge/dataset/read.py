@@ -15,7 +15,7 @@ from ..arrow_types import schema_to_json
 from ..dataset_versions import manifest_message
 from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
-from ..storage.manifest_content import parse_origin, parse_timestamp
+from ..storage.lance_format import parse_origin, parse_timestamp
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
 from .batch_sizes import columns_read, scan_limits

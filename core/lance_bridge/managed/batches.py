@@ -36,7 +36,7 @@ from ..entry import EntryT, TableEntry
 from ..errors import OutcomeUnknownError, concurrent_modification, unsupported
 from ..managed_state import PreparedVersion, State
 from ..storage import TableFiles
-from ..storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
+from ..storage.lance_format import BATCH_OUTCOME, BATCH_RECORD
 from ..storage.store import discard
 from . import compare_and_set
 

@@ -39,7 +39,7 @@ from ..errors import (
 from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage import MAIN
-from ..storage.manifest_content import parse_manifest, parse_origin
+from ..storage.lance_format import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
 from . import batches, compare_and_set, mark, out_of_band
 from .versions import ManagedDirectory, managed_directory

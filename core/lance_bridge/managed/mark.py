@@ -23,7 +23,7 @@ from ..errors import ManagedElsewhereError, concurrent_modification, display
 from ..records import ENTRY_ID, MARK
 from ..scan import Named, scan_locations
 from ..storage.deletion import is_directory
-from ..storage.lance_files import MARK_FILE
+from ..storage.lance_format import MARK_FILE
 from ..storage.store import TableFiles, discard
 
 logger = logging.getLogger(__name__)

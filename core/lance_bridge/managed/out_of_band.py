@@ -28,8 +28,7 @@ from ..errors import LatestVersionGoneError, ManagedElsewhereError, RowsOnlyHere
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
-from ..storage.lance_files import DATA
-from ..storage.manifest_content import ManifestContent, parse_manifest, parse_transaction
+from ..storage.lance_format import DATA, ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, name_of
 from . import batches, compare_and_set, mark
 from .batches import latest_state

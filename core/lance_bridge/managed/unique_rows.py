@@ -14,7 +14,7 @@ from itertools import islice
 
 from lance_namespace.errors import InvalidTableStateError
 
-from ..storage.manifest_content import Fragment, ManifestContent, Rewrite, parse_manifest
+from ..storage.lance_format import Fragment, ManifestContent, Rewrite, parse_manifest
 from .versions import ManagedDirectory, UncommittedManifest
 
 _THREADS = 16

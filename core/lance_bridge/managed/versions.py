@@ -15,8 +15,14 @@ from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
 from ..managed_state import State
 from ..records import MARK
-from ..storage.lance_files import DATA, DELETIONS
-from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest, parse_transaction
+from ..storage.lance_format import (
+    DATA,
+    DELETIONS,
+    ManifestContent,
+    Rewrite,
+    parse_manifest,
+    parse_transaction,
+)
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.store import TableFiles, discard
 from . import mark

@@ -1,6 +1,6 @@
 """Files of tables in object stores: locations of manifests, staged versions, and deletion."""
 
-from .lance_files import RESERVED_FILE
+from .lance_format import RESERVED_FILE
 from .manifests import MAIN, VersionDirectory
 from .store import (
     Claims,

@@ -21,8 +21,8 @@ import obstore
 from obstore.exceptions import NotFoundError
 
 from ..names import first_names
-from . import lance_files
-from .lance_files import LocationFiles
+from . import lance_format
+from .lance_format import LocationFiles
 
 
 def is_directory(path: str | Path) -> bool | None:
@@ -60,7 +60,7 @@ class Location(ABC):
             InvalidTableStateError: (19) a manifest that must be known cannot be read.
         """
         paths, others = self._list()
-        return lance_files.divide(self.name, paths, self._read, others)
+        return lance_format.divide(self.name, paths, self._read, others)
 
     def delete_table(self, listed: LocationFiles | None = None) -> Sequence[str]:
         """Delete the table's files; log and return the remaining files. Safe to repeat.
@@ -89,7 +89,7 @@ class Location(ABC):
         return found.others
 
     def _log_versions_since(self, listed: LocationFiles) -> None:
-        added = {path for path in self._list_versions() if lance_files.is_manifest(path)}
+        added = {path for path in self._list_versions() if lance_format.is_manifest(path)}
         added.difference_update(listed.others)
         if added:
             logger.warning(
@@ -131,7 +131,7 @@ class RemoteLocation(Location):
         return self._paths(), []
 
     def _list_versions(self) -> list[str]:
-        return self._paths(lance_files.VERSIONS)
+        return self._paths(lance_format.VERSIONS)
 
     def _paths(self, inside: str | None = None) -> list[str]:
         found = obstore.list(self._store, prefix=inside)
@@ -169,7 +169,7 @@ class LocalLocation(Location):
             others += [self._path(here / n) for n in directories if (here / n).is_symlink()]
             if not directories and not names and here != self._directory:
                 empty = self._path(here)
-                others += [] if lance_files.is_lance_directory(empty) else [empty]
+                others += [] if lance_format.is_lance_directory(empty) else [empty]
             for name in names:
                 path = here / name
                 (files if path.is_file() else others).append(self._path(path))
@@ -177,7 +177,9 @@ class LocalLocation(Location):
 
     def _list_versions(self) -> list[str]:
         try:
-            return [self._path(path) for path in (self._directory / lance_files.VERSIONS).iterdir()]
+            return [
+                self._path(path) for path in (self._directory / lance_format.VERSIONS).iterdir()
+            ]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -198,7 +200,7 @@ class LocalLocation(Location):
         found = os.walk(self._directory, topdown=False, onerror=raise_unless_deleted)
         for directory in [Path(parent) for parent, _, _ in found]:
             name = self._path(directory)
-            if name != "." and (name in emptied or lance_files.is_lance_directory(name)):
+            if name != "." and (name in emptied or lance_format.is_lance_directory(name)):
                 remove_if_empty(directory)
         if not self._directory.is_symlink():
             remove_if_empty(self._directory)

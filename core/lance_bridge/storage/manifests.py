@@ -24,8 +24,7 @@ from lance_namespace_urllib3_client.models import CreateTableVersionEntry, Table
 from .. import locations
 from ..catalog import Path
 from ..errors import concurrent_modification, display, invalid, unsupported
-from .lance_files import LARGEST_VERSION, V2_DIGITS, VERSIONS
-from .manifest_content import parse_manifest, version_inside
+from .lance_format import LARGEST_VERSION, V2_DIGITS, VERSIONS, parse_manifest, version_inside
 from .store import TableFiles, TableStorage, discard
 
 logger = logging.getLogger(__name__)

@@ -49,7 +49,7 @@ from .deletion import (
     raise_unless_deleted,
     remove_if_empty,
 )
-from .lance_files import MARK_FILE, RESERVED_FILE, VERSIONS, LocationFiles
+from .lance_format import MARK_FILE, RESERVED_FILE, VERSIONS, LocationFiles
 
 # -- store -----------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class TableStorage:
             return self._location(location).files()
 
     def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
-        """Delete the files of the table inside ``location``; see `lance_files`.
+        """Delete the files of the table inside ``location``; see `lance_format`.
 
         Other files are kept, logged and returned. The directory is removed if it is then empty.
         Safe to repeat.

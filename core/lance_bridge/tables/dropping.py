@@ -27,7 +27,7 @@ from ..managed import mark
 from ..managed.conversion import held_for_removal
 from ..records import ENTRY_ID
 from ..scan import Named, error_of_check, scan_locations
-from ..storage.lance_files import MARK_FILE, LocationFiles
+from ..storage.lance_format import MARK_FILE, LocationFiles
 from ..storage.store import TableFiles
 from .creation import is_taken
 from .protection import RemovalProtection

@@ -28,9 +28,9 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge.dotted_names import in_backticks
 from lance_bridge.errors import display, invalid, require_text
 from lance_bridge.locations import PROVIDER, other_locations
-from lance_bridge.names import in_backticks
 
 Json = dict[str, Any]
 

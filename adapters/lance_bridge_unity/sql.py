@@ -11,8 +11,8 @@ from urllib.parse import quote
 from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 
 from lance_bridge.catalog import TABLE_TYPE, Path
+from lance_bridge.dotted_names import quoted
 from lance_bridge.errors import invalid
-from lance_bridge.names import quoted
 
 from .client import Client
 from .config import UnityConfig

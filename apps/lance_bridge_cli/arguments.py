@@ -84,7 +84,7 @@ def _complete(context: typer.Context, incomplete: str, *, with_tables: bool) -> 
 
 
 def _list_names(given: dict[str, Any], incomplete: str, *, with_tables: bool) -> list[str]:
-    from lance_bridge.names import parts_of  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import parts_of  # noqa: PLC0415 - takes seconds to import
 
     pairs = [each.partition("=") for each in given.get("properties") or ()]
     parent, dot, _ = incomplete.rpartition(".")
@@ -105,7 +105,7 @@ def _list_names(given: dict[str, Any], incomplete: str, *, with_tables: bool) ->
 
 
 def _find_matches(path: list[str], names: Iterable[str], incomplete: str) -> list[str]:
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     found = (written([*path, each]) for each in names)
     return [each for each in found if each.startswith(incomplete)]
@@ -251,7 +251,7 @@ def parse_key_values(given: Sequence[str] | None, option: str = "--property") ->
 
 def parse_name(name: str) -> list[str]:
     """Return the identifier in a name; exit if it is malformed."""
-    from lance_bridge.names import parts_of  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import parts_of  # noqa: PLC0415 - takes seconds to import
 
     try:
         return parts_of(name)

@@ -198,7 +198,7 @@ def plan(
 
     Example: lance-bridge maintain plan prod --namespace sales
     """
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     with connected(catalog, properties) as found:
         planned = _plan(found, catalog, namespace)
@@ -223,7 +223,7 @@ def _plan(found: LanceBridgeNamespace, catalog: str, namespace: str) -> dataset.
 
 def _report_unplanned(planned: dataset.MaintenancePlan) -> list[dict[str, str]]:
     """Print a message for each table that is not planned; return them."""
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     found = [{"name": written(each.path), "reason": each.reason} for each in planned.unplanned]
     for each in found:
@@ -281,7 +281,7 @@ def run_plan(
 
 
 def _describe_run(done: dataset.Maintained) -> dict[str, Any]:
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     return {
         "table": written(done.path),
@@ -337,7 +337,7 @@ def purge(
 
     Example: lance-bridge maintain purge prod --dry-run
     """
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     parent = parse_name(namespace) if namespace else []
     purged, failed = list[str](), list[dict[str, str]]()

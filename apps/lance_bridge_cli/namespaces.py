@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lance_bridge.names import written
+from lance_bridge.dotted_names import written
 
 from . import api
 from .arguments import (

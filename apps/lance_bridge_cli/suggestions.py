@@ -109,7 +109,7 @@ def similar(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _written(path: Sequence[str]) -> str:
-    from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.dotted_names import written  # noqa: PLC0415 - takes seconds to import
 
     return written(path)
 

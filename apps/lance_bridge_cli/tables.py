@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 import lance_bridge
+from lance_bridge.dotted_names import DELIMITER, UNAVAILABLE, written
 from lance_bridge.exit_codes import FAILED
-from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
 from . import api, rows
 from .arguments import (

@@ -34,12 +34,12 @@ from lance_bridge import locations
 from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.connection import DECLARED_AT
+from lance_bridge.dotted_names import written
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import BrokenNameError, invalid, reason_in
 from lance_bridge.extras import MissingExtraError
 from lance_bridge.managed import OutOfBand
 from lance_bridge.managed_state import State
-from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDirectory
 from lance_bridge.table import Table

@@ -15,9 +15,9 @@ from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 
 from lance_bridge.catalog import Path
 from lance_bridge.config import named_catalogs
+from lance_bridge.dotted_names import written
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import BrokenNameError
-from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge

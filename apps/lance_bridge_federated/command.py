@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import lance_bridge
+from lance_bridge.dotted_names import first_names, written
 from lance_bridge.exit_codes import FAILED
-from lance_bridge.names import first_names, written
 from lance_bridge_cli.arguments import (
     CatalogName,
     OutputOption,

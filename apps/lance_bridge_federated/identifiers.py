@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from pydantic import BaseModel
 
+from lance_bridge.dotted_names import first_names
 from lance_bridge.errors import display, internal, invalid, is_callers_own, is_panic
-from lance_bridge.names import first_names
 from lance_bridge.redaction import redact
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -22,7 +22,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.names import DELIMITER, UNAVAILABLE
+from lance_bridge.dotted_names import DELIMITER, UNAVAILABLE
 from lance_bridge.paging import (
     PageRequest,
     bad_token,

@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 from lance_namespace.errors import ServiceUnavailableError, TableNotFoundError
 
+from lance_bridge.dotted_names import first_names
 from lance_bridge.errors import first_line, invalid
-from lance_bridge.names import first_names
 
 from .plan import Model, Problem, blocker, digest
 from .spark.files import HIDDEN

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from lance_bridge.dotted_names import first_names
 from lance_bridge.errors import display, invalid
-from lance_bridge.names import first_names
 
 FORMAT: Final = 1
 """The version of the JSON format; plans in other formats are refused."""

@@ -24,8 +24,8 @@ from lance_namespace.errors import (
 )
 from pydantic import BaseModel, Field, ValidationError
 
+from lance_bridge.dotted_names import written
 from lance_bridge.errors import invalid
-from lance_bridge.names import written
 from lance_bridge.user_files import MIGRATIONS, STATE_VARIABLE, default_directory
 
 from .plan import Address, Facts, Item, Model, Plan, now

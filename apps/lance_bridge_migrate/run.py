@@ -22,8 +22,8 @@ from lance_namespace.errors import (
 )
 from pydantic import Field
 
+from lance_bridge.dotted_names import first_names
 from lance_bridge.errors import invalid
-from lance_bridge.names import first_names
 
 from . import Level
 from .endpoints import Endpoints

@@ -22,8 +22,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
+from lance_bridge.dotted_names import DELIMITER
 from lance_bridge.errors import OutcomeUnknownError, internal
-from lance_bridge.names import DELIMITER
 
 from . import lancedb
 from .access.origins import LocalHosts

@@ -19,8 +19,8 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNa
 
 from lance_bridge.config import environment, named_catalogs
 from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge.dotted_names import parts_of
 from lance_bridge.errors import display, invalid, translate_lance_errors
-from lance_bridge.names import parts_of
 
 if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace

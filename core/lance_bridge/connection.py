@@ -13,7 +13,7 @@ from functools import cached_property
 
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError, TableNotFoundError
 
-from . import names
+from . import dotted_names
 from .catalog import (
     IMPLEMENTATION,
     MANAGED_BY,
@@ -68,7 +68,7 @@ class Connection:
         if text is None:
             return ()
         try:
-            return parse_table_namespace(names.parts_of(text), self.capabilities)
+            return parse_table_namespace(dotted_names.parts_of(text), self.capabilities)
         except InvalidInputError as error:
             raise invalid(f"Property 'default-namespace': {error}") from error
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from lance_namespace.errors import InvalidInputError
 
-from .names import parts_of
+from .dotted_names import parts_of
 from .registry import catalogs
 
 MODULE = "python -m lance_bridge.testing"

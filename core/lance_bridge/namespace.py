@@ -22,8 +22,8 @@ from . import locations
 from .catalog import PORT_VERSION, Capabilities, Catalog, Path
 from .connection import Connection
 from .credentials.sources import describe_credentials
+from .dotted_names import written
 from .errors import invalid
-from .names import written
 from .operations.data import (
     ComputeOperations,
     DataOperations,

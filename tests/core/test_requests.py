@@ -20,8 +20,8 @@ from lance_namespace.errors import InternalError, InvalidInputError, LanceNamesp
 
 from lance_bridge import LanceBridgeNamespace, engine
 from lance_bridge.catalog import Capabilities, NameRule
+from lance_bridge.dotted_names import first_names
 from lance_bridge.locations import is_path
-from lance_bridge.names import first_names
 from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.paging import PageRequest, decode_token, encode_token, names_of_all_pages
 from lance_bridge.requests import (

@@ -20,9 +20,9 @@ from pydantic import Field
 
 from lance_bridge.catalog import Path
 from lance_bridge.dataset_versions import find_commit
+from lance_bridge.dotted_names import first_names
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid, table_not_found
-from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables

@@ -20,8 +20,8 @@ from pydantic import Field, field_validator
 
 from lance_bridge import locations
 from lance_bridge.dataset import parse_index_type
+from lance_bridge.dotted_names import by_name, find_name, first_names
 from lance_bridge.errors import display, invalid
-from lance_bridge.names import by_name, find_name, first_names
 from lance_bridge.requests import Ref
 from lance_bridge_spark.rows import address_in, index_request
 

@@ -30,9 +30,9 @@ from lance_bridge import locations
 from lance_bridge.arrow_types import columns_of
 from lance_bridge.catalog import Column
 from lance_bridge.dataset import branches_of
+from lance_bridge.dotted_names import first_names
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import translate_lance_errors
-from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table

@@ -21,9 +21,9 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge import locations
+from lance_bridge.dotted_names import quoted
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
-from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.rows import address_in

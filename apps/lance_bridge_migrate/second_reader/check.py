@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lance_bridge.dataset import batch_rows, scan_limits
+from lance_bridge.dotted_names import first_names
 from lance_bridge.errors import translate_lance_errors
-from lance_bridge.names import first_names
 
 from .. import Level
 from ..plan import Problem, Severity, blocker, blockers_in, warning

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from lance_bridge.blobs import is_blob
-from lance_bridge.names import same_names
+from lance_bridge.dotted_names import same_names
 
 _ORC_POSITION = "_col"
 """The start of column names in ORC files of old releases of Hive, which are read by position."""

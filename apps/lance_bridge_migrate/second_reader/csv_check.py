@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import csv
 from pyspark.sql import types as spark
 
-from lance_bridge.names import first_names
+from lance_bridge.dotted_names import first_names
 
 from ..plan import Problem, blocker, warning
 from .storage import (

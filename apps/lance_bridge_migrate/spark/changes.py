@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from lance_bridge.dotted_names import find_name
 from lance_bridge.errors import invalid
-from lance_bridge.names import find_name
 
 from .session import col, spark_errors
 from .sources import ICEBERG, SourceTable, delta_name, iceberg_metadata

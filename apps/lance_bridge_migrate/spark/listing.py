@@ -25,8 +25,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lance_bridge.dotted_names import first_names, parts_of, quoted
 from lance_bridge.errors import display, invalid, unsupported
-from lance_bridge.names import first_names, parts_of, quoted
 
 from ..endpoints import Selection, may_match
 from ..plan import Problem, blocker, blockers_in, warning

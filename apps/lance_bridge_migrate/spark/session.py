@@ -20,8 +20,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from lance_bridge import extras
+from lance_bridge.dotted_names import quoted
 from lance_bridge.errors import invalid
-from lance_bridge.names import quoted
 from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge_spark import set_java_home
 from lance_bridge_spark.redaction import redact_logs, with_patterns

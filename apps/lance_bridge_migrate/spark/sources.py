@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from lance_bridge.dotted_names import quoted
 from lance_bridge.errors import display, invalid, unsupported
-from lance_bridge.names import quoted
 from lance_bridge.redaction import is_secret
 
 from ..plan import Model, Problem, blocker, digest, warning

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 
+from lance_bridge.dotted_names import parts_of
 from lance_bridge.errors import display, invalid, namespace_not_found, table_not_found, unsupported
 from lance_bridge.extras import require
-from lance_bridge.names import parts_of
 
 from ..operations import OPERATIONS
 from .authentication import Principal

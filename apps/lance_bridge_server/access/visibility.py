@@ -23,6 +23,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.credentials import Caller
+from lance_bridge.dotted_names import UNAVAILABLE
 from lance_bridge.errors import (
     ProtectedError,
     display,
@@ -30,7 +31,6 @@ from lance_bridge.errors import (
     namespace_not_empty,
     table_already_exists,
 )
-from lance_bridge.names import UNAVAILABLE
 from lance_bridge.paging import names_of_all_pages
 from lance_bridge_federated.listing import visible_token
 

@@ -19,8 +19,8 @@ from pydantic_core import from_json
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
+from lance_bridge.dotted_names import DELIMITER
 from lance_bridge.errors import invalid
-from lance_bridge.names import DELIMITER
 
 from .. import lancedb
 from ..arrow_limits import read_schema

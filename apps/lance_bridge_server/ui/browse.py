@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.names import UNAVAILABLE
+from lance_bridge.dotted_names import UNAVAILABLE
 from lance_bridge_federated import FederatedNamespace
 
 from ..access.authorizer import AllowAll

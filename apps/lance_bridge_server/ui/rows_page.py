@@ -16,8 +16,8 @@ from pyarrow import csv, parquet
 from starlette.responses import Response
 
 from lance_bridge.arrow_values import to_values
+from lance_bridge.dotted_names import written
 from lance_bridge.errors import invalid
-from lance_bridge.names import written
 from lance_bridge.values import to_text
 
 from .rendering import (

@@ -29,8 +29,8 @@ from lance_bridge.dataset import (
     change_of_version,
     table_statistics,
 )
+from lance_bridge.dotted_names import written
 from lance_bridge.errors import TableDataMissingError, invalid
-from lance_bridge.names import written
 from lance_bridge.requests import Ref
 from lance_bridge_doctor import Finding, diagnose_table
 from lance_bridge_federated import FederatedNamespace

@@ -12,8 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from lance_bridge.dotted_names import find_name, quoted
 from lance_bridge.errors import invalid
-from lance_bridge.names import find_name, quoted
 
 from ..schemas import ROW_ADDRESS, ROW_ID
 from . import change

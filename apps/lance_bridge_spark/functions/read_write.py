@@ -24,6 +24,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_bridge import blobs
 from lance_bridge.dataset import count_rows
+from lance_bridge.dotted_names import find_name
 from lance_bridge.errors import (
     LANCE_ERRORS,
     as_namespace_error,
@@ -31,7 +32,6 @@ from lance_bridge.errors import (
     invalid,
     is_refusal,
 )
-from lance_bridge.names import find_name
 from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import Access, address_of

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.dataset import Cleaned
+from lance_bridge.dotted_names import written
 from lance_bridge.errors import first_line, unsupported
-from lance_bridge.names import written
 from lance_bridge.registry import require_lance_bridge
 from lance_bridge.requests import Ref
 

@@ -23,8 +23,8 @@ from lance_namespace_urllib3_client.models import (
 
 from lance_bridge.config import STORAGE_PREFIX
 from lance_bridge.dataset import parse_full_text, parse_nearest
+from lance_bridge.dotted_names import parts_of
 from lance_bridge.errors import invalid
-from lance_bridge.names import parts_of
 from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress, find_catalog, with_session_catalog

@@ -15,8 +15,8 @@ import lance_namespace as api
 import pyarrow as pa
 
 from lance_bridge import dataset
+from lance_bridge.dotted_names import parts_of
 from lance_bridge.errors import invalid
-from lance_bridge.names import parts_of
 from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 

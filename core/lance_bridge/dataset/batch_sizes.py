@@ -26,8 +26,8 @@ import pyarrow.types as arrow
 from lance.file import LanceFileReader
 
 from .. import blobs, locations
+from ..dotted_names import split_name
 from ..errors import LANCE_ERRORS, panics_as_errors
-from ..names import split_name
 from . import expressions, paths
 
 BATCH_ROWS = 8192

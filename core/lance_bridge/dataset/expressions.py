@@ -21,6 +21,7 @@ from lance_namespace.errors import (
     TableColumnNotFoundError,
 )
 
+from ..dotted_names import first_names, same_names, written
 from ..errors import (
     LANCE_ERRORS,
     MISSING_FILE,
@@ -33,7 +34,6 @@ from ..errors import (
     panics_as_errors,
     require_text,
 )
-from ..names import first_names, same_names, written
 
 Plan = Callable[[str], object]
 """Plans a query with an expression. Reads no rows, and raises what pylance raises."""

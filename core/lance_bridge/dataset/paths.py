@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace.errors import TableColumnNotFoundError
 
+from ..dotted_names import in_backticks, split_name
 from ..errors import invalid, require_text
-from ..names import in_backticks, split_name
 
 if TYPE_CHECKING:
     from ..table import Table

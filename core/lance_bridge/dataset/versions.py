@@ -26,6 +26,7 @@ from lance_namespace.errors import (
 )
 
 from ..dataset_versions import latest_version
+from ..dotted_names import first_names
 from ..errors import (
     LANCE_ERRORS,
     concurrent_modification,
@@ -37,7 +38,6 @@ from ..errors import (
 from ..managed import commits, out_of_band
 from ..managed.unique_rows import RowsToAppend, UniqueRows
 from ..managed.versions import ManagedDirectory, managed_directory
-from ..names import first_names
 from ..paging import PageRequest
 from ..records import ForeignCommits
 from ..requests import LATEST, Ref

@@ -23,10 +23,10 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
+from ..dotted_names import first_names
 from ..entry import EntryT, TableEntry
 from ..errors import LatestVersionGoneError, ManagedElsewhereError, RowsOnlyHereError, invalid
 from ..managed_state import State
-from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.lance_format import DATA, ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, name_of

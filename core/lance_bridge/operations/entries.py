@@ -6,8 +6,8 @@ import lance_namespace as api
 from lance_namespace.errors import TableAlreadyExistsError
 
 from ..dataset import read
+from ..dotted_names import DELIMITER
 from ..errors import invalid, unsupported
-from ..names import DELIMITER
 from ..paging import PageRequest
 from ..requests import LATEST, CreateMode, DropBehavior, DropMode, Ref, RegisterMode, parse_mode
 from ..tables import namespaces

@@ -20,7 +20,7 @@ from typing import Any
 import obstore
 from obstore.exceptions import NotFoundError
 
-from ..names import first_names
+from ..dotted_names import first_names
 from . import lance_format
 from .lance_format import LocationFiles
 

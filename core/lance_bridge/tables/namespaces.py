@@ -17,6 +17,7 @@ from lance_namespace.errors import (
 
 from ..catalog import NamespaceRecord, NamespaceWords, Path, TableRecord
 from ..connection import Connection
+from ..dotted_names import first_names
 from ..entry import TableEntry
 from ..errors import (
     ProtectedError,
@@ -27,7 +28,6 @@ from ..errors import (
     retry_after_readback,
     unsupported,
 )
-from ..names import first_names
 from ..records import (
     ENTRY_ID,
     RETENTION,

@@ -22,8 +22,8 @@ from servers.unity import UnityServer
 from servers.unity import sql as spark
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.dotted_names import quoted
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.names import quoted
 from lance_bridge_unity import sql
 from lance_bridge_unity.catalog import UnityCatalog
 

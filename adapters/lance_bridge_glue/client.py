@@ -54,7 +54,7 @@ from lance_bridge.errors import (
     table_not_found,
     unsupported,
 )
-from lance_bridge.secrets import Renewal, SecretRenewal
+from lance_bridge.secret_renewal import Renewal, SecretRenewal
 from lance_bridge.storage_options import s3_endpoint
 
 from .config import GlueConfig, is_region

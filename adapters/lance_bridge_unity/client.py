@@ -37,7 +37,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from lance_bridge.attempts import attempt_seconds, connect_within_attempt, within_attempt
 from lance_bridge.forks import restart_in_children
-from lance_bridge.secrets import Renewal
+from lance_bridge.secret_renewal import Renewal
 
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply

@@ -51,7 +51,7 @@ from .config_file import (
 from .errors import invalid
 from .extras import import_attribute
 from .records import parse_retention
-from .secrets import SecretRenewal
+from .secret_renewal import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
     STORAGE_PREFIX,

@@ -37,7 +37,7 @@ from .records import (
     parse_retention,
 )
 from .requests import parse_table_namespace
-from .secrets import SecretRenewal
+from .secret_renewal import SecretRenewal
 from .storage.manifests import BaseLocations
 
 

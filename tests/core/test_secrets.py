@@ -22,7 +22,7 @@ from servers.processes import free_port, returns_in_child
 from lance_bridge.config import load
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.redaction import contains_secret, is_secret, redact
-from lance_bridge.secrets import Renewal
+from lance_bridge.secret_renewal import Renewal
 from lance_bridge.testing.concurrency import answers_only, race
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace

@@ -28,7 +28,7 @@ from .rendering import (
     type_of_media,
 )
 from .request import UiRequest, gather
-from .rows import State, read_image, read_rows_of, read_sample, requested_state
+from .row_queries import State, read_image, read_rows_of, read_sample, requested_state
 from .table_page import count_of, describe
 from .tree import load_tree
 

@@ -34,7 +34,7 @@ from .rendering import (
     type_of_media,
 )
 from .request import Result, UiRequest, gather
-from .rows import (
+from .row_queries import (
     METRICS,
     ROW_ID,
     SIZES,

@@ -48,7 +48,7 @@ from .rendering import (
     with_units,
 )
 from .request import Result, UiRequest, as_result, error_text, gather, public_finding
-from .rows import State, requested_state
+from .row_queries import State, requested_state
 from .sign_in import Forms, redirect
 from .tree import load_tree
 

@@ -22,10 +22,10 @@ from server.ui.browsers import HtmlPage
 from servers.processes import public_directory, without_privileges
 
 from lance_bridge_server.access.authorizer import AllowAll
-from lance_bridge_server.ui import rows as row_reader
+from lance_bridge_server.ui import row_queries as row_reader
 from lance_bridge_server.ui import rows_page
 from lance_bridge_server.ui.rendering import Cell, format_bytes, format_time, make_cell
-from lance_bridge_server.ui.rows import MAX_BYTES, parse_vector, read_sample
+from lance_bridge_server.ui.row_queries import MAX_BYTES, parse_vector, read_sample
 
 from .conftest import png
 

@@ -29,7 +29,7 @@ import lance_bridge
 from lance_bridge.dataset import maintenance
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.source.options import Options
-from lance_bridge_spark.source.rate_limit import RateLimitedReader
+from lance_bridge_spark.source.stream_read_limits import RateLimitedReader
 from lance_bridge_spark.source.streams import (
     BATCH,
     FAIL,

@@ -187,7 +187,7 @@ def with_settings(settings: str) -> type[LanceSource]:
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
     """Return a reader of a stream, with rate limits if this version of Spark supports them."""
     if hasattr(spark_datasource, "ReadLimit"):
-        from .rate_limit import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
+        from .stream_read_limits import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
 
         return RateLimitedReader(stream, reading)
     if stream.limit != Limit():

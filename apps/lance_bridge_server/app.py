@@ -42,7 +42,7 @@ from .http.calls import (
     require_no_encoding,
 )
 from .http.exchange import REQUEST_ID_HEADER, Exchanges
-from .http.process import Process
+from .http.lifecycle import Process
 from .http.streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile
 from .monitoring import CONTENT_TYPE
 from .operations import OPERATIONS, Answer, Body, Call, Operation

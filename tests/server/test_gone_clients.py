@@ -45,7 +45,7 @@ from lance_bridge_server.gateway.limits import Limits
 from lance_bridge_server.gateway.threads import TimeLimit
 from lance_bridge_server.http import streams
 from lance_bridge_server.http.exchange import Exchange
-from lance_bridge_server.http.process import Process
+from lance_bridge_server.http.lifecycle import Process
 from lance_bridge_server.http.streams import RowsResponse
 from lance_bridge_server.queries.pool import Run
 from lance_bridge_server.run import listening

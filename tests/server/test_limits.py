@@ -55,7 +55,7 @@ from lance_bridge_server.gateway.limits import (
 from lance_bridge_server.gateway.threads import TimeLimit
 from lance_bridge_server.http import calls
 from lance_bridge_server.http.exchange import Exchanges
-from lance_bridge_server.http.process import Process
+from lance_bridge_server.http.lifecycle import Process
 from lance_bridge_server.run import listening
 
 pytestmark = [

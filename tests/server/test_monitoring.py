@@ -27,7 +27,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway.breakers import ReadinessSettings
 from lance_bridge_server.gateway.gateway import Gateway
-from lance_bridge_server.http.process import Process
+from lance_bridge_server.http.lifecycle import Process
 from lance_bridge_server.monitoring import Metrics
 from lance_bridge_server.run.catalogs import check
 from lance_bridge_server.run.server import JsonFormatter

@@ -24,7 +24,7 @@ from ..monitoring import (
     result_attributes,
     span_of,
 )
-from .process import Answer, Process, stopping_error
+from .lifecycle import Answer, Process, stopping_error
 
 _log = logging.getLogger(__name__)
 

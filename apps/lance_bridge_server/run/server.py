@@ -31,7 +31,7 @@ from ..app import create_app
 from ..config import ApiKeySettings, LogSettings, OidcSettings, ServerSettings, SettingsSource
 from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission, RequestCounts
-from ..http.process import Lifecycle, Process, new_session_key
+from ..http.lifecycle import Lifecycle, Process, new_session_key
 from ..monitoring import REQUEST_ID, forget_process, share_metrics
 from ..queries.pool import QueryProcesses
 from ..redaction import hide_secrets

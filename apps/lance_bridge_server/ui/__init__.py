@@ -22,7 +22,7 @@ from lance_bridge.errors import internal, invalid
 
 from ..gateway.gateway import Gateway
 from ..http.calls import cancelled_on_disconnect
-from ..http.process import Process
+from ..http.lifecycle import Process
 from ..operations import Body, Operation
 from . import browse, column_page, figures, foreign, rows_page, search_page, table_page
 from .browse import error_page

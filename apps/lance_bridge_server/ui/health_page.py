@@ -23,7 +23,7 @@ from ..access.audit import trail_of
 from ..access.permissions import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Access
 from ..gateway.gateway import Gateway
 from ..http.exchange import exchange_of
-from ..http.process import Process
+from ..http.lifecycle import Process
 from ..monitoring import Metrics
 from .rendering import PRIVATE_HEADERS
 from .request import (

@@ -30,7 +30,7 @@ from ..gateway.gateway import Gateway
 from ..gateway.limits import Admission
 from ..http.calls import BodyTooLargeError, media_type, read_body
 from ..http.exchange import exchange_of
-from ..http.process import Process
+from ..http.lifecycle import Process
 from .rendering import PRIVATE_HEADERS, ROOT, address, html_page
 from .request import UiRequest, error_text
 from .tree import load_tree

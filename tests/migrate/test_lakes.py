@@ -40,7 +40,8 @@ from servers.sparks import ICE
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState
 from lance_bridge_migrate.spark import listing
-from lance_bridge_migrate.spark.changes import Changes, difference
+from lance_bridge_migrate.spark.changes import Changes
+from lance_bridge_migrate.spark.delta_iceberg import difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
 from .places import Run

@@ -25,7 +25,7 @@ from lance_bridge_migrate.arrow_files import ArrowFiles
 from lance_bridge_migrate.migrations.convert import ConvertOptions, arrow_candidate
 from lance_bridge_migrate.migrations.loading import LoadFacts
 from lance_bridge_migrate.plan import Severity
-from lance_bridge_migrate.spark import changes, listing, sources
+from lance_bridge_migrate.spark import changes, listing
 from lance_bridge_migrate.targets import Candidate
 
 from .places import Place, Run, external_table, make_many_tables
@@ -243,7 +243,7 @@ def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
 
 def test_options_that_skip_files_are_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="IgnoreCorruptFiles"):
-        sources.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})
+        listing.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})
     database = scene.database()
     for name, value in (("skips", "true"), ("fails", "false")):
         scene.sql(
@@ -393,7 +393,7 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
 )
 def test_options_that_select_a_snapshot_are_refused(format: str, option: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{option}.*latest snapshot"):
-        sources.at_path(None, "/data/t", format, {option: "3"})
+        listing.at_path(None, "/data/t", format, {option: "3"})
 
 
 def test_csv_files_with_other_headers_are_blocked(scene: Scene) -> None:

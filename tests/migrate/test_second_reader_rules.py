@@ -21,13 +21,12 @@ from pyspark.sql import types as spark
 
 from lance_bridge_migrate.second_reader.columns import conflicts, differences, holds
 from lance_bridge_migrate.second_reader.csv_check import Cell, Dialect, dialect_of, parsed, scan
+from lance_bridge_migrate.second_reader.delta_iceberg import Snapshot, read_snapshot
 from lance_bridge_migrate.second_reader.hashes import IncomparableError, combined, hashes
 from lance_bridge_migrate.second_reader.json_check import BROKEN, difference, documents_of, lines_of
-from lance_bridge_migrate.second_reader.metadata import (
-    Snapshot,
+from lance_bridge_migrate.second_reader.parquet_orc_avro import (
     count_avro_rows,
     read_avro_columns,
-    read_snapshot,
     schema_of_avro,
 )
 from lance_bridge_migrate.second_reader.rows import rows_at_once

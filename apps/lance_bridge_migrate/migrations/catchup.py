@@ -43,7 +43,7 @@ from ..endpoints import Endpoints
 from ..migration import ItemFacts, MigrationType, Step, StepContext, Survey
 from ..plan import Facts, Item, Options, Problem, blocker, warning
 from ..record import Check, ItemState, Record
-from ..spark import changes, listing, sources, writing
+from ..spark import changes, delta_iceberg, listing, sources, writing
 from ..spark.changes import DELETED, ChangeRange, Increment, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
@@ -152,7 +152,7 @@ class CatchUpFacts(ItemFacts):
         """
         if increment.by != "snapshot":
             return changes.changed_rows(self.read(spark), target, increment)
-        added, deleted = changes.difference(spark, self.source, self.range.snapshot)
+        added, deleted = delta_iceberg.difference(spark, self.source, self.range.snapshot)
         deleted = None if deleted is None else self.as_target(deleted)
         return changes.changed_rows(self.as_target(added), deleted, increment)
 

@@ -33,9 +33,9 @@ from ..plan import Item, Options, Problem, blocker, blockers_in, warning
 from ..record import Check
 from ..run import FailureLimit
 from ..second_reader import check as second_reader
-from ..second_reader import metadata
+from ..second_reader import parquet_orc_avro
 from ..second_reader.check import Made, SecondReading
-from ..second_reader.metadata import FileSchemas, SparkSchemas
+from ..second_reader.parquet_orc_avro import FileSchemas, SparkSchemas
 from ..spark import listing, sources, writing
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import OWN_CATALOG, SourceTable, problems_of
@@ -221,7 +221,7 @@ def _describe_path(spark: Any, source: PathSource) -> SourceTable | ArrowFiles:
     if source.reader == "pyarrow":
         return ArrowFiles.at_path(source.path, source.format, source.read_options)
     try:
-        return sources.at_path(spark, source.path, source.format, source.read_options)
+        return listing.at_path(spark, source.path, source.format, source.read_options)
     except LanceNamespaceError as error:
         advice = _advice(source)
         if not advice:
@@ -331,7 +331,7 @@ def _candidate(
         if types is None or options.casts:
             writing.check_first_rows(frame, source.name)
         if types is not None:
-            problems += metadata.check_types(spark, source, read.schema, types)
+            problems += parquet_orc_avro.check_types(spark, source, read.schema, types)
         hints = writing.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
     if not blockers_in(problems):
@@ -420,7 +420,7 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, SparkSchemas | None, Se
     source.refresh_files(spark)
     frame = source.read(spark, refresh=False)
     reading = second_reader.read_footers(spark, source, frame)
-    found = metadata.read_by_spark(spark, source, frame, reading.schemas)
+    found = parquet_orc_avro.read_by_spark(spark, source, frame, reading.schemas)
     if found is None:  # Spark counts the rows, and rows cached by the session may be outdated
         frame = source.read(spark)
     return frame, found, reading

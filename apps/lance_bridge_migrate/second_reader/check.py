@@ -29,10 +29,10 @@ from ..plan import Problem, Severity, blocker, blockers_in, warning
 from ..record import Check
 from ..spark import sources
 from ..spark.sources import FORMATS, OWN_CATALOG, SourceTable, session_catalog, table_identifier
-from . import columns, csv_check, json_check, metadata
+from . import columns, csv_check, delta_iceberg, json_check, parquet_orc_avro
 from .columns import Difference
 from .hashes import Hashes, combined
-from .metadata import FileSchemas
+from .parquet_orc_avro import FileSchemas
 from .rows import MOST_ROWS, Column, FileRows, SourceRows, TextRows, columns_of
 from .storage import (
     ACCEPT,
@@ -87,12 +87,14 @@ def has_metadata(session: Any, source: SourceTable) -> bool:
 
 def read_footers(session: Any, source: SourceTable, frame: DataFrame) -> SecondReading:
     """Read the footers of all files of a source."""
-    if source.format not in metadata.FORMATS or not can_check(session, source):
+    if source.format not in parquet_orc_avro.FORMATS or not can_check(session, source):
         return SecondReading()
     try:
         storage = Storage(session)
         files = _files_of(storage, source, frame)
-        return SecondReading(metadata.read_all(storage, source.format, files) if files else None)
+        return SecondReading(
+            parquet_orc_avro.read_all(storage, source.format, files) if files else None
+        )
     except (PySparkException, Py4JError):  # Spark's own check gives the error
         return SecondReading()
     except UnreachableError as error:
@@ -159,7 +161,7 @@ def compare(
 def _of_snapshot(session: Any, source: SourceTable, frame: DataFrame) -> SecondReading:
     """Compare what Spark reads of a snapshot with the metadata of Delta or Iceberg."""
     try:
-        found = metadata.read_snapshot(session, Storage(session), source)
+        found = delta_iceberg.read_snapshot(session, Storage(session), source)
     except UnreachableError as error:
         return SecondReading(problems=(_not_compared(error),))
     if found is None:
@@ -314,13 +316,13 @@ def conflicts_at(session: Any, path: str, format: str) -> list[Problem]:
 
     Spark's own error often names neither the column nor the file.
     """
-    if format not in metadata.FORMATS or getattr(session, "_jvm", None) is None:
+    if format not in parquet_orc_avro.FORMATS or getattr(session, "_jvm", None) is None:
         return []
     storage = Storage(session)
     try:
         stored = storage.files_below(path)
         uris = sorted(each.uri for each in visible(stored) if storage.is_local(path))
-        found = columns.conflicts(metadata.read_all(storage, format, uris).schemas)
+        found = columns.conflicts(parquet_orc_avro.read_all(storage, format, uris).schemas)
     except UnreachableError as error:
         return [blocker(f"The second reader cannot read {error}")]
     return [
@@ -443,7 +445,7 @@ def compare_rows(session: Any, source: SourceTable, made: Made, level: Level) ->
         return
     try:
         if not is_checked:
-            found = metadata.read_snapshot(session, Storage(session), source)
+            found = delta_iceberg.read_snapshot(session, Storage(session), source)
             if found is not None and found.rows is not None:
                 count = made.dataset.count_rows()
                 yield Check(name=_COUNT, ok=found.rows == count, expected=found.rows, found=count)
@@ -515,7 +517,7 @@ def _as_read(
     if schemas.rows is None or schemas.rows <= count or source.format == "avro":
         return files, schemas
     files = sources.files_read(source, frame)
-    return files, metadata.read_all(storage, source.format, files)
+    return files, parquet_orc_avro.read_all(storage, source.format, files)
 
 
 def _left_out(rows: SourceRows) -> Iterator[Check]:

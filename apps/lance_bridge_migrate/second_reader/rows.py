@@ -24,7 +24,7 @@ from . import csv_check, json_check
 from .columns import names_of, plain_type
 from .csv_check import Cell, dialect_of
 from .hashes import Hashes, IncomparableError, hashes
-from .metadata import FileSchemas
+from .parquet_orc_avro import FileSchemas
 from .storage import (
     Storage,
     UnreachableError,

@@ -1,8 +1,7 @@
 """Find the rows of a source that changed since it was converted to a Lance table.
 
 Each tracking method returns a range whose limits the plan fixes, so that a repeated increment reads
-the same rows. Between snapshots of Delta or Iceberg, only changes are read if possible: the files
-of Iceberg's appends, or Delta's change data feed. Otherwise all rows of both are read.
+the same rows. The rows that changed between snapshots are read by `delta_iceberg`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +18,7 @@ from lance_bridge.dotted_names import find_name
 from lance_bridge.errors import invalid
 
 from .session import col, spark_errors
-from .sources import ICEBERG, SourceTable, delta_name, iceberg_metadata
+from .sources import SourceTable
 
 DELETED = "__deleted"
 """The column that is true in rows that were deleted in the source."""
@@ -352,90 +350,3 @@ def same_columns(one: SourceTable, other: SourceTable) -> bool:
         for table in (one, other)
     ]
     return fields[0] == fields[1]
-
-
-# -- between snapshots -----------------------------------------------------------------------------
-
-
-_APPENDS = ("append", "replace")
-"""Iceberg operations that delete no rows; ``replace`` also adds none."""
-_KEEP_FEED = ("WRITE", "STREAMING UPDATE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "VACUUM START",
-        "VACUUM END")  # fmt: skip
-"""Delta operations that change neither the change data feed setting nor the columns."""
-_FEED = "delta.enableChangeDataFeed"
-_TYPE = "_change_type"
-_ADDED = ("insert", "update_postimage")
-
-
-def difference(spark: Any, source: SourceTable, since: int | None) -> Changes:
-    """Return the difference between a source's snapshot and an earlier one.
-
-    Args:
-        since: The earlier snapshot; None if the source had no snapshot, and thus no rows.
-
-    Raises:
-        TableVersionNotFoundError: (11) one of the snapshots no longer exists.
-        LanceNamespaceError: What `SourceTable.read` raises.
-    """
-    now = source.read(spark)
-    if since is None:
-        return now, None
-    if since == source.snapshot:  # the formats refuse an empty range
-        return now.where("false"), None
-    before = source.model_copy(update={"snapshot": since}).read(spark)
-    with spark_errors(f"The changes of '{source.name}' cannot be read"):
-        find = _appended_rows if source.format == ICEBERG else _feed_rows
-        return find(spark, source, since, now.columns) or (now, before)
-
-
-def _appended_rows(
-    spark: Any, table: SourceTable, since: int, columns: list[str]
-) -> Changes | None:
-    """Return the rows added by Iceberg appends, or None if there were other operations."""
-    if table.snapshot is None or not _are_appends(spark, table, since):
-        return None
-    reader = spark.read.format(ICEBERG).option("start-snapshot-id", str(since))
-    name = table.sql_name if table.catalog else table.location
-    added = reader.option("end-snapshot-id", str(table.snapshot)).load(name)
-    # These rows have the current columns of the table, not those of the snapshot.
-    return (added, None) if added.columns == columns else None
-
-
-def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
-    frame = iceberg_metadata(spark, table, "snapshots")
-    rows = frame.select("snapshot_id", "parent_id", "operation").collect()
-    made_by = {row["snapshot_id"]: (row["parent_id"], row["operation"]) for row in rows}
-    snapshot = table.snapshot
-    while snapshot != since:
-        if snapshot not in made_by:
-            return False
-        snapshot, operation = made_by[snapshot]
-        if operation not in _APPENDS:
-            return False
-    return True
-
-
-def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Changes | None:
-    """Return the rows of Delta's change data feed, or None if it lacks some of the versions."""
-    if not _has_feed(spark, table, since):
-        return None
-    reader = spark.read.format(table.format).option("readChangeFeed", "true")
-    reader = reader.option("startingVersion", str(since + 1))
-    reader = reader.option("endingVersion", str(table.snapshot))
-    fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
-    if [name for name in fed.columns if name in columns] != columns:
-        return None
-    is_added, chosen = F.col(_TYPE).isin(*_ADDED), [*map(col, columns)]
-    return fed.where(is_added).select(*chosen), fed.where(~is_added).select(*chosen)
-
-
-def _has_feed(spark: Any, table: SourceTable, since: int) -> bool:
-    name = delta_name(table)
-    detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
-    if detail["properties"].get(_FEED) != "true":
-        return False
-    history = spark.sql(f"DESCRIBE HISTORY {name}").select("version", "operation")
-    rows = history.where(f"version > {since}").collect()
-    wanted = range(since + 1, int(table.snapshot or 0) + 1)
-    is_whole = {row["version"] for row in rows}.issuperset(wanted)
-    return is_whole and all(row["operation"] in _KEEP_FEED for row in rows)

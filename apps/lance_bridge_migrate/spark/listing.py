@@ -1,7 +1,7 @@
 """List and describe the tables of a Spark catalog, and check that all of their files exist.
 
-Spark reads a table or partition whose directory is missing as empty, without an error: the catalog
-is compared with the storage.
+A directory is described as a table is. Spark reads a table or partition whose directory is missing
+as empty, without an error: the catalog is compared with the storage.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from pyspark.sql import functions as F
 
 from lance_bridge.dotted_names import first_names, parts_of, quoted
 from lance_bridge.errors import display, invalid, unsupported
+from lance_bridge.redaction import is_secret
 
 from ..endpoints import Selection, may_match
 from ..plan import Problem, blocker, blockers_in, warning
 from ..record import Check
 from . import files
+from .delta_iceberg import pin_snapshot
 from .files import SKIPPING_OPTIONS
 from .session import become_active, spark_errors
 from .sources import (
@@ -41,12 +43,11 @@ from .sources import (
     OWN_CATALOG,
     SourceTable,
     Statistics,
-    at_path,
-    pin_snapshot,
+    check_read_options,
+    require_plain_files,
     requiring_package,
     session_catalog,
     table_identifier,
-    with_schema,
 )
 
 _OWN_IMPLEMENTATION = f"spark.sql.catalog.{OWN_CATALOG}"
@@ -242,6 +243,41 @@ def _partitions(rows: list[Any]) -> tuple[str, ...]:
         parts = rows[names.index(_PARTITIONING) + 1 :]
         return tuple(each["data_type"] for each in parts if each["col_name"].startswith("Part "))
     return ()
+
+
+def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str]) -> SourceTable:
+    """Return a directory or file as a source.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) the format or an option is not supported, or Spark cannot read it.
+        UnsupportedOperationError: (0) the session lacks the package for the format; or the files
+            are those of a table in another format.
+    """
+    if format not in FORMATS:
+        raise invalid(f"'{format}' is not one of these formats: {', '.join(FORMATS)}")
+    secret = [key for key in read_options if is_secret(key)]
+    if secret:
+        raise invalid(
+            f"A plan keeps no secrets, such as the option {secret[0]}: set it in the session "
+            "(spark.hadoop.…)"
+        )
+    table = SourceTable(names=(path,), format=format, location=path,
+                        read_options=dict(read_options))  # fmt: skip
+    check_read_options(read_options, has_snapshots=table.has_snapshots)
+    if not table.has_snapshots:
+        require_plain_files(spark, path, format)
+    return with_schema(spark, pin_snapshot(spark, table))
+
+
+def with_schema(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source with its current schema."""
+    table.refresh_files(spark)
+    frame = table.read(spark, refresh=False)
+    # With some settings, Spark has types that PySpark does not have, such as nanoseconds.
+    with spark_errors(f"The columns of '{table.name}' cannot be read"):
+        columns = frame.schema.json()
+    return table.model_copy(update={"columns": columns})
 
 
 def describe_source(spark: Any, table: SourceTable) -> SourceTable:

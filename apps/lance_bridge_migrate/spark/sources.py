@@ -1,4 +1,7 @@
-"""Tables and directories that Spark reads, with their snapshots and rows."""
+"""A table or directory that Spark reads, its rows, and files of which Spark would read other rows.
+
+Those are files that Spark leaves out, and partitions whose values it changes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,6 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from lance_bridge.dotted_names import quoted
 from lance_bridge.errors import display, invalid, unsupported
-from lance_bridge.redaction import is_secret
 
 from ..plan import Model, Problem, blocker, digest, warning
 from . import files
@@ -240,85 +242,6 @@ def requiring_package(format: str, name: str) -> Iterator[None]:
                 f"package (spark.jars.packages) {_PACKAGES[format]}"
             ) from error
         raise
-
-
-def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str]) -> SourceTable:
-    """Return a directory or file as a source.
-
-    Raises:
-        TableNotFoundError: (4)
-        InvalidInputError: (13) the format or an option is not supported, or Spark cannot read it.
-        UnsupportedOperationError: (0) the session lacks the package for the format; or the files
-            are those of a table in another format.
-    """
-    if format not in FORMATS:
-        raise invalid(f"'{format}' is not one of these formats: {', '.join(FORMATS)}")
-    secret = [key for key in read_options if is_secret(key)]
-    if secret:
-        raise invalid(
-            f"A plan keeps no secrets, such as the option {secret[0]}: set it in the session "
-            "(spark.hadoop.…)"
-        )
-    table = SourceTable(names=(path,), format=format, location=path,
-                        read_options=dict(read_options))  # fmt: skip
-    check_read_options(read_options, has_snapshots=table.has_snapshots)
-    if not table.has_snapshots:
-        require_plain_files(spark, path, format)
-    return with_schema(spark, pin_snapshot(spark, table))
-
-
-def with_schema(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source with its current schema."""
-    table.refresh_files(spark)
-    frame = table.read(spark, refresh=False)
-    # With some settings, Spark has types that PySpark does not have, such as nanoseconds.
-    with spark_errors(f"The columns of '{table.name}' cannot be read"):
-        columns = frame.schema.json()
-    return table.model_copy(update={"columns": columns})
-
-
-def pin_snapshot(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source pinned to its latest snapshot, if its format has snapshots."""
-    if not table.has_snapshots:
-        return table
-    with (
-        spark_errors(f"The snapshots of '{table.name}' cannot be read"),
-        requiring_package(table.format, table.name),
-    ):
-        table.refresh(spark)
-        if table.format == DELTA:
-            return _pin_delta_version(spark, table)
-        return table.model_copy(update={"snapshot": _iceberg_snapshot(spark, table)})
-
-
-def delta_name(table: SourceTable) -> str:
-    """Return the SQL name of a Delta table or directory."""
-    return table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
-
-
-def iceberg_metadata(spark: Any, table: SourceTable, name: str) -> DataFrame:
-    """Return one of the metadata tables of an Iceberg table or directory."""
-    found: DataFrame
-    if table.catalog:
-        found = spark.table(f"{table.sql_name}.{name}")
-    else:
-        found = spark.read.format(ICEBERG).load(f"{table.location}#{name}")
-    return found
-
-
-def _pin_delta_version(spark: Any, table: SourceTable) -> SourceTable:
-    name = delta_name(table)
-    version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
-    detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
-    partitions = tuple(detail["partitionColumns"])
-    found = {"snapshot": int(version), "identity": detail["id"], "partitions": partitions}
-    return table.model_copy(update=found)
-
-
-def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
-    refs = iceberg_metadata(spark, table, "refs")
-    found = refs.where("name = 'main'").select("snapshot_id").collect()
-    return int(found[0][0]) if found else None
 
 
 def size_of(frame: DataFrame) -> int | None:

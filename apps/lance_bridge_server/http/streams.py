@@ -6,6 +6,7 @@ side waits for the slower one.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 from collections import deque
@@ -62,6 +63,7 @@ class UploadedFile:
         self._stall_seconds = stall_seconds
         self._limits = BatchLimits(batch_bytes)
         self._rest = deque[memoryview]()
+        self._ahead: asyncio.Future[list[bytes]] | None = None
         self.size = 0
         """The number of bytes received so far."""
 
@@ -129,7 +131,20 @@ class UploadedFile:
             self._rest.extend(map(memoryview, parts))
 
     async def _next_parts(self) -> list[bytes]:
-        """Return several parts: each switch from a thread to the event loop costs time."""
+        """Return the next parts, and receive further ones while the thread reads these."""
+        ahead = self._ahead = self._ahead or self._receive_ahead()
+        parts = await ahead
+        if parts:
+            self._ahead = self._receive_ahead()
+        return parts
+
+    def _receive_ahead(self) -> asyncio.Future[list[bytes]]:
+        ahead = asyncio.ensure_future(self._collect())
+        ahead.add_done_callback(_take_error)
+        return ahead
+
+    async def _collect(self) -> list[bytes]:
+        """Receive several parts: each switch from a thread to the event loop costs time."""
         parts: list[bytes] = []
         size = 0
         while size < _PIECE_BYTES:
@@ -147,6 +162,12 @@ class UploadedFile:
             self.size += len(part)
             self._limits.feed(part)
         return part
+
+
+def _take_error(received: asyncio.Future[list[bytes]]) -> None:
+    """Keep asyncio from logging an error that no thread reads any more: the request has ended."""
+    if not received.cancelled():
+        received.exception()
 
 
 class RowsResponse(Response):

@@ -2,8 +2,10 @@
 
 ``lance_bridge_names.pth`` imports this at the start of every Python process, so it imports nothing
 but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It inserts an import
-finder that handles one module. After lance_namespace is imported, its registry falls back to the
-entry points for names that the process has not registered itself.
+finder that handles two modules. After lance_namespace is imported, its registry falls back to the
+entry points for names that the process has not registered itself. The package that it has its
+models from is a client of REST, whose methods are imported when they are used: importing them takes
+more than a second.
 """
 
 import sys
@@ -22,6 +24,7 @@ VENDORS_GROUP = "lance_bridge.vendors"
 """Vendors of storage credentials."""
 _INTERFACE = "lance_namespace"
 _REGISTRY = "_REGISTERED_IMPLS"
+_CLIENT = "lance_namespace_urllib3_client"
 
 
 def install() -> None:
@@ -114,7 +117,7 @@ def _serve_names(module: "ModuleType") -> None:
 
 
 class _Finder:
-    """Finds lance_namespace with the finders after this one, and wraps its loader."""
+    """Finds two packages with the finders after this one, and wraps their loaders."""
 
     def find_spec(
         self,
@@ -122,7 +125,7 @@ class _Finder:
         path: "Sequence[str] | None" = None,
         target: "ModuleType | None" = None,
     ) -> "ModuleSpec | None":
-        if name != _INTERFACE:
+        if name not in _LOADERS:
             return None
         finders = iter(list(sys.meta_path))
         for finder in finders:
@@ -133,7 +136,7 @@ class _Finder:
             spec: ModuleSpec | None = find and find(name, path, target)
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]  # by its methods
+                    spec.loader = _LOADERS[name](spec.loader)  # type: ignore[assignment]  # by its methods
                 return spec
         return None
 
@@ -153,5 +156,53 @@ class _Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
+        self._execute(module)
+
+    def _execute(self, module: "ModuleType") -> None:
         self._loader.exec_module(module)
         _serve_names(module)
+
+
+class _DeferringLoader(_Loader):
+    """Executes a package when a name of it is used. Its submodules can be imported before."""
+
+    def _execute(self, module: "ModuleType") -> None:
+        if not hasattr(module, "__path__"):
+            self._loader.exec_module(module)
+            return
+        from importlib import import_module  # noqa: PLC0415 - see the top of this file
+
+        def execute() -> None:
+            # Threads may do so at the same time: the package only imports.
+            self._loader.exec_module(module)
+            for name in ("__getattr__", "__dir__"):
+                vars(module).pop(name, None)
+
+        def get(name: str) -> "Any":
+            if _is_submodule(module, name):
+                return import_module(f"{module.__name__}.{name}")
+            if not _is_special(name):
+                execute()
+            if name in vars(module):
+                return vars(module)[name]
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        def names() -> "list[str]":
+            execute()
+            return dir(module)
+
+        vars(module).update(__getattr__=get, __dir__=names)
+
+
+def _is_special(name: str) -> bool:
+    """Return whether a name is one that Python asks modules for, and packages do not define."""
+    return name.startswith("__") and name not in ("__all__", "__version__")
+
+
+def _is_submodule(module: "ModuleType", name: str) -> bool:
+    from importlib.machinery import PathFinder  # noqa: PLC0415 - see the top of this file
+
+    return PathFinder.find_spec(f"{module.__name__}.{name}", module.__path__) is not None
+
+
+_LOADERS = {_INTERFACE: _Loader, _CLIENT: _DeferringLoader}

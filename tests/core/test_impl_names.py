@@ -381,3 +381,52 @@ def test_threads_that_import_at_once_all_have_the_names(stand_in: Path) -> None:
             print(set(threads.map(name, range(16))))
     """
     assert printed(script, stand_in) == "{'fourth.Fourth'}"
+
+
+# -- the client of REST ----------------------------------------------------------------------------
+
+CLIENT = "lance_namespace_urllib3_client"
+
+
+def test_the_methods_of_the_rest_client_are_imported_when_they_are_used() -> None:
+    script = f"""
+        import sys, lance_namespace, {CLIENT}.models
+        assert hasattr({CLIENT}, "__path__") and not hasattr({CLIENT}, "__wrapped__")
+        deferred = not any(name.startswith("{CLIENT}.api.") for name in sys.modules)
+        from {CLIENT} import TableApi
+        print(deferred, TableApi.__module__, "__getattr__" in vars({CLIENT}))
+    """
+    expected = f"True {CLIENT}.api.table_api False"
+    assert printed(script, CORE, with_packages=True) == expected
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import {0}; print({0}.api.table_api.__name__)",
+        "import {0}.rest as rest, {0}; print({0}.api_client.rest is rest and '{0}.api.table_api')",
+        "from {0} import *; print(TableApi.__module__)",
+        "from {0} import AddColumnsEntry, api; print(api.table_api.__name__)",
+        "import {0}; print('TableApi' in dir({0}) and {0}.TableApi.__module__)",
+    ],
+)
+def test_every_way_to_use_the_rest_client_works(use: str) -> None:
+    assert printed(use.format(CLIENT), CORE, with_packages=True) == f"{CLIENT}.api.table_api"
+
+
+def test_a_name_that_the_rest_client_lacks_is_an_error() -> None:
+    script = f"""
+        import {CLIENT}
+        try:
+            {CLIENT}.NoApi
+        except AttributeError as error:
+            print(error)
+    """
+    expected = f"module '{CLIENT}' has no attribute 'NoApi'"
+    assert printed(script, CORE, with_packages=True) == expected
+
+
+def test_a_rest_client_that_is_one_file_is_imported_at_once(tmp_path: Path) -> None:
+    (tmp_path / f"{CLIENT}.py").write_text("VERSION = 1")
+    script = f"import {CLIENT}; print(vars({CLIENT})['VERSION'])"
+    assert printed(script, tmp_path, CORE) == "1"

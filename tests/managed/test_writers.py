@@ -19,6 +19,7 @@ from pathlib import Path
 
 import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from managed.conftest import GLUE, GLUE_S3, NewTable
@@ -45,6 +46,9 @@ from servers.proxy import Fault as ThriftFault
 from servers.proxy import Hold, ThriftProxy
 
 from lance_bridge import managed_state as state
+from lance_bridge.dataset import Action, plan_maintenance, run_maintenance
+from lance_bridge.managed.lease import leased
+from lance_bridge.records import GUARD, LEASE
 from lance_bridge.testing.calls import ipc
 
 from . import crashes
@@ -487,3 +491,38 @@ def test_a_table_whose_batch_was_left_is_written_to_within_seconds(
         assert recovery < LONGEST_RECOVERY
         assert rows_of(namespace, tables[1]) == [*left, (NEXT, 0)]
         assert [each.state().prepared for each in tables] == [None] * TABLES
+
+
+# -- runs of maintenance ---------------------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#running-maintenance")
+@pytest.mark.parametrize("is_managed", [True, False], ids=["managed", "in storage"])
+@pytest.mark.parametrize("catalog", ["2.3", "4.2", GLUE])
+def test_one_worker_at_a_time_maintains_a_table(
+    catalog: str, new_table: NewTable, *, is_managed: bool
+) -> None:
+    made = new_table(catalog)
+    with made.connect() as namespace:
+        table = namespace.tables.load_by_id(made.id)
+        rows: pa.Table = table.open().to_table()
+        if not is_managed:
+            table.release()
+        for _ in range(3):
+            lance.write_dataset(rows, namespace_client=namespace, table_id=made.id, mode="append")
+        table = namespace.tables.load_by_id(made.id)
+        table.change_properties({"maintenance.min_fragments": "3"}, ())
+        table = namespace.tables.load_by_id(made.id)
+        with leased(table) as lease:
+            assert LEASE in made.entry(made.id)
+            with pytest.raises(ConcurrentModificationError), leased(table):
+                pass
+            lease.check()
+        plan = plan_maintenance(namespace.tables, tuple(made.id[:-1]))
+        [done] = run_maintenance(namespace.tables, plan)
+        assert (done.reason, done.actions) == ("", (Action.COMPACT,))
+        parameters = made.entry(made.id)
+        assert LEASE not in parameters
+        assert (GUARD in parameters) is is_managed
+        after = namespace.tables.load_by_id(made.id).open()
+        assert (after.count_rows(), len(after.get_fragments())) == (4, 1)

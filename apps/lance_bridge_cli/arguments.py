@@ -1,6 +1,7 @@
-"""Arguments that commands share: their options, completion and parsing, and the catalog they name.
+"""Arguments that commands share: options, completion, parsing, and the catalog that they name.
 
-A mistake in an argument, and an error of the catalog, end the command with one message.
+A mistake in an argument, and an error of the catalog, end the command with one message. A command
+whose first argument is a catalog takes the default catalog if it is left out.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import lance_bridge
-from _lance_bridge_names import catalogs
+from _lance_bridge_names import catalogs, implementations
 from lance_bridge.exit_codes import FAILED, MISUSED
 from lance_bridge.user_files import config_path
 
@@ -46,13 +48,7 @@ def catalog_names(incomplete: str) -> list[str]:
 
 def configured_names(incomplete: str) -> list[str]:
     """Return the matching catalogs of the configuration file."""
-    import yaml  # noqa: PLC0415 - only for names of catalogs
-
-    try:
-        content: Any = yaml.safe_load(config_path().read_text(encoding="utf-8"))
-        return sorted(str(each) for each in content["catalogs"] if str(each).startswith(incomplete))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
-        return []
+    return sorted(str(each) for each in _configured() if str(each).startswith(incomplete))
 
 
 def table_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -284,3 +280,73 @@ def confirm(question: str, *, yes: bool) -> None:
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         message("nothing was done")
         raise typer.Exit(FAILED)
+
+
+# -- the default catalog ---------------------------------------------------------------------------
+
+DEFAULT_KEY = "default"
+"""The key in the configuration file, beside ``catalogs``."""
+
+
+def read_default() -> str | None:
+    """Return the default catalog of the configuration file, if it has one and can be read."""
+    name = _read_configuration().get(DEFAULT_KEY)
+    return name if isinstance(name, str) else None
+
+
+def _configured() -> dict[Any, Any]:
+    """Return the catalogs of the configuration file, if it can be read."""
+    found = _read_configuration().get("catalogs")
+    return found if isinstance(found, dict) else {}
+
+
+def _read_configuration() -> dict[Any, Any]:
+    import yaml  # noqa: PLC0415 - only for names of catalogs
+
+    try:
+        content: Any = yaml.safe_load(config_path().read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def take_default(command: Any) -> None:
+    """Let a command whose first argument is a catalog take the default if one is missing.
+
+    Not a command that asks for confirmation: with a forgotten argument, it would drop something
+    else.
+    """
+    required = [
+        each for each in command.params if each.param_type_name == "argument" and each.required
+    ]
+    asks = any(each.name == "yes" for each in command.params)
+    if required and required[0].name == "catalog" and not asks:
+        command.parse_args = partial(_parse_with_default, command, command.parse_args, required)
+
+
+def _parse_with_default(
+    command: Any,
+    parse: Callable[[Any, list[str]], list[str]],
+    required: list[Any],
+    context: Any,
+    args: list[str],
+) -> list[str]:
+    """Parse arguments, preceded by the default catalog if exactly one of them is missing.
+
+    If the first one is a catalog, another one was forgotten.
+    """
+    if context.resilient_parsing:
+        return parse(context, args)
+    given, _, _ = command.make_parser(context).parse_args(args=list(args))
+    missing = [each for each in required if given.get(each.name) in (None, ())]
+    default = read_default() if len(missing) == 1 else None
+    if default is None or _is_catalog(given.get("catalog")):
+        return parse(context, args)
+    return parse(context, [default, *args])
+
+
+def _is_catalog(name: Any) -> bool:
+    """Return whether a name is an implementation's or in the configuration file."""
+    if name is None:
+        return False
+    return name in implementations() or name in api.NATIVE_IMPLS or name in _configured()

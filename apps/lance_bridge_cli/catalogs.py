@@ -22,9 +22,9 @@ from .arguments import (
     Properties,
     connected,
     exit_on_error,
+    read_default,
     require_catalog,
 )
-from .default_catalog import read_default
 from .output import (
     UNLIMITED,
     Output,

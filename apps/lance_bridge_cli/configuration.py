@@ -23,8 +23,14 @@ import lance_bridge
 from lance_bridge.user_files import config_path
 
 from . import api
-from .arguments import OutputOption, configured_names, exit_on_error, usage_error
-from .default_catalog import KEY, read_default
+from .arguments import (
+    DEFAULT_KEY,
+    OutputOption,
+    configured_names,
+    exit_on_error,
+    read_default,
+    usage_error,
+)
 from .output import (
     Output,
     RowsOption,
@@ -301,8 +307,13 @@ def _change(path: Path, edit: Callable[[str], str]) -> None:
 def _edit_default(path: Path, text: str, *, name: str | None) -> str:
     """Return the text with another default catalog, or with None."""
     content: dict[str, Any] = {} if _is_empty(text) else yaml.safe_load(text)
-    wanted = {KEY: name, **{key: value for key, value in content.items() if key != KEY}}
-    expected = {key: value for key, value in wanted.items() if value is not None or key != KEY}
+    wanted = {
+        DEFAULT_KEY: name,
+        **{key: value for key, value in content.items() if key != DEFAULT_KEY},
+    }
+    expected = {
+        key: value for key, value in wanted.items() if value is not None or key != DEFAULT_KEY
+    }
     edited = _edit_default_line(text, name)
     try:
         if yaml.safe_load(edited) == expected:
@@ -316,11 +327,11 @@ def _edit_default(path: Path, text: str, *, name: str | None) -> str:
 
 def _edit_default_line(text: str, name: str | None) -> str:
     root = yaml.compose(text, yaml.SafeLoader)
-    key, node = _find(root, KEY)
+    key, node = _find(root, DEFAULT_KEY)
     if key is None:
         catalogs, _ = _find(root, "catalogs")
         start = 0 if catalogs is None else catalogs.start_mark.index
-        return f"{text[:start]}{_line(KEY, name)}{text[start:]}"
+        return f"{text[:start]}{_line(DEFAULT_KEY, name)}{text[start:]}"
     if name is None:
         return _remove_line(text, key.start_mark.index, node.end_mark.index)
     return text[: node.start_mark.index] + _scalar(name) + text[node.end_mark.index :]

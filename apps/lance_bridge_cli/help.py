@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .default_catalog import take_default
+from .arguments import take_default
 from .output import Verbosity, set_verbosity
 
 HELP_OPTIONS = ["--help", "-h"]

@@ -30,6 +30,7 @@ from .storage.manifests import MAIN
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ModeT = TypeVar("ModeT", bound=Enum)
 
+_MOST_ERRORS = 5000
 _SHOWN = 60
 """Characters of a name that a message shows."""
 
@@ -48,9 +49,15 @@ def as_model(request_type: type[ModelT], request: Any) -> ModelT:
     try:
         return request_type.model_validate(_fields_of(request))
     except ValidationError as error:
-        raise invalid(f"Not a {request_type.__name__}: {_describe(error)}") from None
+        raise invalid(f"Not a {_name_of(request_type)}: {_describe(error)}") from None
     except (TypeError, ValueError) as error:
-        raise invalid(f"Not a {request_type.__name__}: {str(error)[:300]}") from error
+        raise invalid(f"Not a {_name_of(request_type)}: {str(error)[:300]}") from error
+
+
+def _name_of(request_type: type[BaseModel]) -> str:
+    """Return the specification's name of a request, also for a type derived from it."""
+    names = (each.__name__ for each in request_type.__mro__)
+    return next((name for name in names if name.endswith("Request")), request_type.__name__)
 
 
 def _fields_of(request: Any) -> dict[str, Any]:
@@ -63,6 +70,8 @@ def _fields_of(request: Any) -> dict[str, Any]:
 
 def _describe(error: ValidationError) -> str:
     """Return which fields are wrong and why, without their values, which may be secret."""
+    if error.error_count() > _MOST_ERRORS:  # it takes seconds to list millions of them
+        return f"{error.error_count()} values are wrong"
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:3]]
     return "; ".join(shown)[:300]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import os
 import sqlite3
 import struct
@@ -39,7 +38,6 @@ from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server import app as server_app
-from lance_bridge_server import operations
 from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
@@ -502,47 +500,6 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}
         done(httpx.post(f"{address}/v1/namespace/films/create", json=body))
     assert loops == [is_in_loop] * 2
-
-
-def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
-    with serve_namespace(namespace) as address:
-        for part in ("[]", "{}"):
-            body = f'{{"x": [{",".join([part] * 100_000)}]}}'
-            headers = {"content-type": "application/json"}
-            answer = httpx.post(f"{address}{TABLE}/describe", content=body, headers=headers)
-            assert "100000 arrays and objects" in refused(answer, 400, 13)
-
-
-def test_json_of_millions_of_values_is_refused(namespace: Any) -> None:
-    with serve_namespace(namespace) as address:
-        body = f'{{"k": 1.0, "vector": {{"single_vector": [{",".join(["0"] * 2_000_002)}]}}}}'
-        headers = {"content-type": "application/json"}
-        answer = httpx.post(f"{address}{TABLE}/query", content=body, headers=headers)
-        assert "2000000 values" in refused(answer, 400, 13)
-
-
-@pytest.mark.parametrize("key", ["k{}", "k{}\\\\", 'k{}\\"'])
-@pytest.mark.parametrize("colon", [":", " \n:"])
-def test_json_of_many_members_is_refused(namespace: Any, key: str, colon: str) -> None:
-    members = (f'"{key.format(number)}"{colon}"v"' for number in range(200_001))
-    with serve_namespace(namespace) as address:
-        body = f'{{"k": 1, "vector": {{}}, "context": {{{",".join(members)}}}}}'
-        headers = {"content-type": "application/json"}
-        answer = httpx.post(f"{address}{TABLE}/query", content=body, headers=headers)
-        assert "200000 members" in refused(answer, 400, 13)
-
-
-@pytest.mark.parametrize("text", ["a: b", 'a "b": c', 'a\\\\"b"'])
-def test_colons_in_texts_are_not_members(text: str) -> None:
-    body = json.dumps({"filter": text * 250_000, "other": [text + ":"] * 50_000}).encode()
-    assert not calls._has_many_members(body)
-
-
-@pytest.mark.parametrize("vector", [{"v": [0.0] * 100_000}, {"v": [[0.0] * 100] * 2}])
-def test_the_numbers_of_a_vector_are_not_changed_one_by_one(vector: dict[str, Any]) -> None:
-    found = operations._normalize_json({"k": 1.0, "versions": [2.0], "vector": vector})
-    assert (found["k"], found["versions"]) == (1, [2])
-    assert found["vector"] is vector
 
 
 def test_few_large_json_bodies_are_in_memory_at_once(

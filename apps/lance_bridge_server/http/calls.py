@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from lance_bridge.dotted_names import DELIMITER
 from lance_bridge.errors import invalid
 
-from .. import lancedb
+from .. import json_limits, lancedb
 from ..arrow_limits import read_schema
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
@@ -39,12 +39,6 @@ _BATCHES = {
     _DELETE: "ranges",
 }
 """The name of each batch's field with its entries."""
-_MAX_CONTAINERS = 100_000
-_MAX_VALUES = 2_000_000
-"""Of a JSON body: the numbers of a thousand vectors are fewer."""
-_MAX_MEMBERS = 200_000
-"""Of all objects of a JSON body together: each takes as much time as ten numbers."""
-_MEMBER = re.compile(rb'"[ \t\r\n]*:')
 _NO_BODY = (b"", b"null")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -187,29 +181,18 @@ def receive_within(max_seconds: float) -> Iterator[None]:
 
 
 def _parse_json(body: bytes) -> dict[str, Any]:
-    # The parser holds the GIL, and arrays and objects take the most time.
-    if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
-        raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
-    if body.count(b",") > _MAX_VALUES:
-        raise invalid(f"The body has more than {_MAX_VALUES} values")
-    if body.count(b":") > _MAX_MEMBERS and _has_many_members(body):
-        raise invalid(f"The objects of the body have more than {_MAX_MEMBERS} members")
+    is_small = len(body) <= json_limits.SMALL_BYTES
+    if not is_small:
+        json_limits.check_body(body)
     try:
         found = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise invalid(f"The body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise invalid("The body is not a JSON object")
+    if not is_small:
+        json_limits.check_values(found)
     return found
-
-
-def _has_many_members(body: bytes) -> bool:
-    """Return whether the objects of a JSON body have too many members, without parsing it.
-
-    Only a quote that ends a name is before a colon, or one that begins a text with a colon.
-    """
-    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    return any(number >= _MAX_MEMBERS for number, _ in enumerate(_MEMBER.finditer(plain)))
 
 
 def check_batch(call: Call, most: int) -> None:

@@ -2,10 +2,10 @@
 
 ``lance_bridge_names.pth`` imports this at the start of every Python process, so it imports nothing
 but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It inserts an import
-finder that handles two modules. After lance_namespace is imported, its registry falls back to the
-entry points for names that the process has not registered itself. The package that it has its
-models from is a client of REST, whose methods are imported when they are used: importing them takes
-more than a second.
+finder that handles one module. After lance_namespace is imported, its registry falls back to the
+entry points for names that the process has not registered itself. In a process that imports
+lance_bridge, it handles a second one: the package that lance_namespace has its models from is a
+client of REST, whose methods are imported when they are used, because that takes a second.
 """
 
 import sys
@@ -34,6 +34,11 @@ def install() -> None:
     module = sys.modules.get(_INTERFACE)
     if module is not None:
         _serve_names(module)
+
+
+def defer_rest_client() -> None:
+    """Import the methods of the REST client when they are used, unless that has been done."""
+    _LOADERS[_CLIENT] = _DeferringLoader
 
 
 def catalogs() -> "dict[str, str]":
@@ -117,7 +122,7 @@ def _serve_names(module: "ModuleType") -> None:
 
 
 class _Finder:
-    """Finds two packages with the finders after this one, and wraps their loaders."""
+    """Finds packages with the finders after this one, and wraps their loaders."""
 
     def find_spec(
         self,
@@ -205,4 +210,4 @@ def _is_submodule(module: "ModuleType", name: str) -> bool:
     return PathFinder.find_spec(f"{module.__name__}.{name}", module.__path__) is not None
 
 
-_LOADERS = {_INTERFACE: _Loader, _CLIENT: _DeferringLoader}
+_LOADERS: "dict[str, type[_Loader]]" = {_INTERFACE: _Loader}

@@ -14,7 +14,7 @@ Names are imported on first use, so that ``lance-bridge --help`` loads no slow m
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from _lance_bridge_names import catalogs, install
+from _lance_bridge_names import catalogs, defer_rest_client, install
 
 if TYPE_CHECKING:
     from . import errors
@@ -71,6 +71,7 @@ _ELSEWHERE = {
 }
 """Modules of public names; the others are in `lance_bridge.catalog`."""
 
+defer_rest_client()
 install()  # if no .pth file has done it, as with `pip install --target`
 
 

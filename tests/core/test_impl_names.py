@@ -390,7 +390,7 @@ CLIENT = "lance_namespace_urllib3_client"
 
 def test_the_methods_of_the_rest_client_are_imported_when_they_are_used() -> None:
     script = f"""
-        import sys, lance_namespace, {CLIENT}.models
+        import sys, lance_bridge, lance_namespace, {CLIENT}.models
         assert hasattr({CLIENT}, "__path__") and not hasattr({CLIENT}, "__wrapped__")
         deferred = not any(name.startswith("{CLIENT}.api.") for name in sys.modules)
         from {CLIENT} import TableApi
@@ -398,6 +398,14 @@ def test_the_methods_of_the_rest_client_are_imported_when_they_are_used() -> Non
     """
     expected = f"True {CLIENT}.api.table_api False"
     assert printed(script, CORE, with_packages=True) == expected
+
+
+def test_a_process_without_lance_bridge_imports_the_rest_client_as_it_is() -> None:
+    script = f"""
+        import sys, {CLIENT}
+        print("{CLIENT}.api.table_api" in sys.modules, "__getattr__" in vars({CLIENT}))
+    """
+    assert printed(script, CORE, with_packages=True) == "True False"
 
 
 @pytest.mark.parametrize(
@@ -411,12 +419,13 @@ def test_the_methods_of_the_rest_client_are_imported_when_they_are_used() -> Non
     ],
 )
 def test_every_way_to_use_the_rest_client_works(use: str) -> None:
-    assert printed(use.format(CLIENT), CORE, with_packages=True) == f"{CLIENT}.api.table_api"
+    script = f"import lance_bridge; {use.format(CLIENT)}"
+    assert printed(script, CORE, with_packages=True) == f"{CLIENT}.api.table_api"
 
 
 def test_a_name_that_the_rest_client_lacks_is_an_error() -> None:
     script = f"""
-        import {CLIENT}
+        import lance_bridge, {CLIENT}
         try:
             {CLIENT}.NoApi
         except AttributeError as error:
@@ -428,5 +437,5 @@ def test_a_name_that_the_rest_client_lacks_is_an_error() -> None:
 
 def test_a_rest_client_that_is_one_file_is_imported_at_once(tmp_path: Path) -> None:
     (tmp_path / f"{CLIENT}.py").write_text("VERSION = 1")
-    script = f"import {CLIENT}; print(vars({CLIENT})['VERSION'])"
+    script = f"import lance_bridge, {CLIENT}; print(vars({CLIENT})['VERSION'])"
     assert printed(script, tmp_path, CORE) == "1"

@@ -33,6 +33,7 @@ from lance_namespace.errors import (
 from .lance_texts import cut_before_place, cut_message, is_access_denied, is_caller_unknown
 
 __all__ = [
+    "BROKEN_FILE",
     "LANCE_ERRORS",
     "MISSING_FILE",
     "OF_ONE_OBJECT",
@@ -359,6 +360,9 @@ _OF_VALUES = (
 STORAGE_ERROR = "LanceError(IO)"
 """Part of the message, at any depth, if the storage failed."""
 
+BROKEN_FILE = "does not appear to be a Lance file"
+"""Part of the message if a file of the table is broken, which Lance blames on the request."""
+
 MISSING_FILE = "Not found: "
 """The beginning of the message if a file of the table is missing, also a ValueError."""
 
@@ -443,7 +447,8 @@ def has_panicked(error: Exception) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """Return whether Lance refused a request, rather than failed to execute it."""
     text = str(error)
-    is_refused = text.startswith(REFUSALS) and STORAGE_ERROR not in text
+    is_of_storage = STORAGE_ERROR in text or BROKEN_FILE in text
+    is_refused = text.startswith(REFUSALS) and not is_of_storage
     return is_refused or has_wrong_value(error)
 
 
@@ -459,7 +464,7 @@ def is_input_error(error: Exception) -> bool:
     if is_refusal(error):
         return True
     return isinstance(error, ValueError) and not (
-        STORAGE_ERROR in text or text.startswith(MISSING_FILE)
+        STORAGE_ERROR in text or BROKEN_FILE in text or text.startswith(MISSING_FILE)
     )
 
 

@@ -399,6 +399,7 @@ def test_a_defect_is_not_taken_for_an_answer(broken: Exception) -> None:
         ("Not supported: This feature is not implemented", True),
         ("LanceError(Arrow): External error: LanceError(IO): timed out", False),
         ("LanceError(IO): Invalid user input", False),
+        ("Invalid user input: file does not appear to be a Lance file", False),
         ("LanceError(IO): Compute error: Regular expression did not compile", True),
         ("Permission denied", False),
     ],

@@ -152,8 +152,14 @@ def test_an_alias_that_fails_on_a_row_is_invalid_input(
         filled.query_table_reader(request(columns={"other": source})).read_all()
 
 
-def test_an_error_of_the_storage_in_a_query_is_not_the_request_s() -> None:
-    text = "External error: Query Execution error: Execution error: LanceError(IO): timed out"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "External error: Query Execution error: Execution error: LanceError(IO): timed out",
+        "Invalid user input: file does not appear to be a Lance file (invalid magic: [1, 2])",
+    ],
+)
+def test_an_error_of_the_storage_in_a_query_is_not_the_request_s(text: str) -> None:
     assert isinstance(to_query_error(ValueError(text), "x"), errors.ServiceUnavailableError)
 
 

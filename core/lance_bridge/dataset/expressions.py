@@ -23,6 +23,7 @@ from lance_namespace.errors import (
 
 from ..dotted_names import first_names, same_names, written
 from ..errors import (
+    BROKEN_FILE,
     LANCE_ERRORS,
     MISSING_FILE,
     STORAGE_ERROR,
@@ -374,6 +375,8 @@ def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
 
 def _is_on_a_row(error: Exception) -> bool:
     text = str(error)
+    if BROKEN_FILE in text:
+        return False
     if has_wrong_value(error) or any(each in text for each in _ON_A_ROW):
         return True
     return STORAGE_ERROR not in text and _OF_EXECUTION.search(text) is not None

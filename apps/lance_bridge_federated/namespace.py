@@ -11,6 +11,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import lance_namespace as api
@@ -28,6 +29,7 @@ from lance_bridge.errors import (
     unsupported,
 )
 from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.native_errors import readable_errors
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model, require_extensions
 
@@ -208,7 +210,8 @@ class FederatedNamespace(LanceNamespace):
         with errors_of(catalog, operation, list(ids_in(inner))):
             namespace = child.namespace()
             require_extensions(namespace, inner)
-            response = getattr(namespace, operation)(inner, *rows)
+            with _readable_errors_of(namespace, operation, inner):
+                response = getattr(namespace, operation)(inner, *rows)
         return _with_catalog(response, catalog) if isinstance(response, BaseModel) else response
 
     def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:
@@ -308,7 +311,8 @@ class FederatedNamespace(LanceNamespace):
         child, id = self._child(catalog), getattr(inner, "id", None)
         with errors_of(catalog, "find what is dropped", list(ids_in(inner))):
             owner = child.namespace()
-            found = entries(owner, id)
+            with _readable_errors_of(owner, "drop_table", inner):
+                found = entries(owner, id)
         if found:
             _require_unshared_with([catalog, *(id or ())], owner, found, others)
 
@@ -348,6 +352,15 @@ class FederatedNamespace(LanceNamespace):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_children": self._children}
+
+
+def _readable_errors_of(
+    namespace: LanceNamespace, operation: str, request: BaseModel
+) -> AbstractContextManager[None]:
+    """Return what translates the errors of another library's catalog."""
+    if isinstance(namespace, LanceBridgeNamespace):
+        return nullcontext()
+    return readable_errors(operation, getattr(request, "id", None) or ())
 
 
 def _scope(catalog: str) -> str:

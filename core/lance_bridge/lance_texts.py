@@ -40,7 +40,7 @@ _KINDS = re.compile(
     r"Encountered internal error\. Please file a bug report at \S+ |"
     r"LanceError\(\w+\): |Generic \S+ error: |Error performing \w+ request: |"
     r"(?:External|Arrow|Query Execution|Execution|Internal|I[Oo]|Wrapped|Object ?[Ss]tore|Cast|"
-    r"HTTP|SQL|sql parser|Schema) error: |"
+    r"HTTP|SQL|sql parser|Schema|Namespace) error: |"
     r"Invalid user input: |Error during planning: |This feature is not implemented: |"
     r"Error applying filter expression to batch: |Error parsing function: |"
     r"Unable to walk dir: |IO error for operation on )+"
@@ -70,6 +70,8 @@ _LITERAL = re.compile(
 _PLAN = re.compile(r"(logical expression \w+)\(.*", re.DOTALL)
 _NUMBER = re.compile(r" ?\(os error \d+\)")
 _BUG = re.compile(r"\.?\s*This issue was likely caused by a bug in DataFusion.*$", re.DOTALL)
+_FIELD = re.compile(r"\bField \{ data_type: (\w+)(?:, nullable: \w+)? \}")
+"""The type of the values of a list, as Rust prints it."""
 _PARSER_PLACE = re.compile(r" at Line: \d+, Column: \d+")
 _PARSER = re.compile(r"^Expected: (.*), found: (.*)$")
 
@@ -113,7 +115,7 @@ def cut_message(text: str) -> str:
 
     A message of another library has none of what is removed, and stays.
     """
-    text = _without_middle(text)
+    text = without_middle(text)
     if _NO_CREDENTIALS.search(text):
         return NO_CREDENTIALS
     for step in _STEPS:
@@ -123,21 +125,22 @@ def cut_message(text: str) -> str:
 
 def is_for_developers(text: str) -> bool:
     """Return whether a message has places in the source of Lance, or an error printed by Rust."""
-    text = _without_middle(text)
+    text = without_middle(text)
     return _PLACE.search(text) is not None or _DEBUG.search(text) is not None
 
 
 def is_access_denied(text: str) -> bool:
     """Return whether a message says that a file system or an object store denied access."""
-    return _DENIED.search(_without_middle(text)) is not None
+    return _DENIED.search(without_middle(text)) is not None
 
 
 def is_caller_unknown(text: str) -> bool:
     """Return whether a message says that an object store did not accept the credentials."""
-    return _UNAUTHENTICATED.search(_without_middle(text)) is not None
+    return _UNAUTHENTICATED.search(without_middle(text)) is not None
 
 
-def _without_middle(text: str) -> str:
+def without_middle(text: str) -> str:
+    """Return the parts of a message that are examined."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} … {text[-_TAIL:]}"
 
 
@@ -209,7 +212,9 @@ def _first_line(text: str) -> str:
 
 
 def _without_types(text: str) -> str:
-    return _KINDS.sub("", _BUG.sub("", _NUMBER.sub("", _PARSER_PLACE.sub("", text))))
+    for pattern in (_PARSER_PLACE, _NUMBER, _BUG, _KINDS):
+        text = pattern.sub("", text)
+    return _FIELD.sub(r"\1", text)
 
 
 _STEPS: tuple[Callable[[str], str], ...] = (
@@ -246,7 +251,7 @@ _REASONS = ("LanceError(Arrow): ", "Invalid user input: ", "Query Execution erro
 """What precedes the reason in messages about a wrong request."""
 _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What they say of rows that they cannot read."""
-_LONG_NAME = "File name too long (os error"
+_LONG_NAME = "File name too long"
 _OTHER_SCHEMA = "Append with different schema: "
 _HINT = "\n\tCandidate functions"
 
@@ -277,6 +282,11 @@ def is_not_implemented(text: str) -> bool:
 def is_overflow(text: str) -> bool:
     """Return whether a number of the request does not fit."""
     return "failed with OverflowError" in text
+
+
+def is_of_value(text: str) -> bool:
+    """Return whether a message is about a name or a value of the request, also if it blames IO."""
+    return any(each in text for each in (*_OF_VALUES, _LONG_NAME))
 
 
 def find_other_schema(text: str) -> str:

@@ -284,6 +284,8 @@ CHECKED_BY_GATEWAY = (
     "test_a_listing_with_a_bad_token_is_invalid_input",
     "test_a_table_operation_without_an_identifier_is_invalid_input",
     "test_create_table_from_a_stream_without_rows_makes_an_empty_table",
+    "test_data_of_a_declared_table_is_invalid_table_state",
+    "test_data_of_a_missing_table_is_table_not_found",
 )
 """Cases that deviate without a gateway only."""
 

@@ -8,24 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import (
-    ErrorCode,
-    InvalidInputError,
-    LanceNamespaceError,
-    TableColumnNotFoundError,
-    TableSchemaValidationError,
-)
 
-from lance_bridge import LanceBridgeNamespace, lance_texts
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.dataset import Rows
-from lance_bridge.errors import as_namespace_error, has_wrong_value, invalid, unsupported
+from lance_bridge.errors import invalid
+from lance_bridge.native_errors import readable_errors
 from lance_bridge.requests import require_extensions
 from lance_bridge.table import ON_OPEN
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_federated.identifiers import with_text
 
 from ..access.permissions import catalog_of
 from ..operations import Answer, Body, Operation
+from ..redaction import PublicAnswers
 from . import directories
 from .allowed_sql import check_request
 from .directories import directory_of, with_first_batch
@@ -55,13 +49,11 @@ def call_namespace(
     if operation.is_query:
         check_request(arguments[0])
     require_extensions(namespace, arguments[0])
-    try:
+    served = namespace.namespace if isinstance(namespace, PublicAnswers) else namespace
+    if isinstance(served, (FederatedNamespace, LanceBridgeNamespace)):
         return _call(namespace, operation, arguments, method)
-    except (LanceNamespaceError, *NATIVE_ERRORS) as error:
-        readable = readable_error(operation.name, error)
-        if readable is error:
-            raise
-        raise readable from error
+    with readable_errors(operation.name, getattr(arguments[0], "id", None) or ()):
+        return _call(namespace, operation, arguments, method)
 
 
 def _call(
@@ -76,7 +68,8 @@ def _call(
         return method(namespace, *arguments)
     own = directories.METHODS.get(operation.name)
     if own is not None and (found := directory_of(namespace, arguments[0].id or ())):
-        return own(namespace, found, *arguments)
+        with readable_errors(operation.name, arguments[0].id):
+            return own(namespace, found, *arguments)
     if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
         return with_first_batch(namespace.query_table_reader(*arguments))
     return getattr(namespace, operation.name)(*arguments)
@@ -111,43 +104,3 @@ def _to_bytes(rows: Any) -> bytes:
                     "compression: send them in several requests"
                 )
     return sink.getvalue()
-
-
-# -- errors of other libraries ---------------------------------------------------------------------
-
-
-_VAGUE = (ErrorCode.INTERNAL, ErrorCode.INVALID_INPUT)
-NATIVE_ERRORS = (RuntimeError, OverflowError, ValueError)
-"""What they raise besides errors of the API. NotImplementedError is a RuntimeError."""
-
-
-def readable_error(operation: str, error: Exception) -> Exception:
-    """Return an error with the code and the text of what is wrong with the request.
-
-    Returns:
-        TableColumnNotFound (12), InvalidInput (13), UnsupportedOperation (0), or PermissionDenied
-        (15) or Unauthenticated (16) of the storage; the error itself if it has another cause.
-    """
-    text, code = str(error), getattr(error, "code", ErrorCode.INTERNAL)
-    if isinstance(error, NotImplementedError) or lance_texts.is_not_implemented(text):
-        return unsupported(f"{operation} is not supported by the library of this catalog")
-    if isinstance(error, OverflowError) or lance_texts.is_overflow(text):
-        return InvalidInputError(f"{operation}: a number in the request is too large")
-    if isinstance(error, LanceNamespaceError) and code not in _VAGUE:
-        return with_text(error, lance_texts.without_places(text))
-    fields = lance_texts.find_other_schema(text)
-    if fields:
-        return TableSchemaValidationError(f"The rows have another schema than the table: {fields}")
-    missing = lance_texts.find_missing_column(text)
-    if missing is not None:
-        return TableColumnNotFoundError(f"There is no column {missing}")
-    wrong = lance_texts.find_wrong_part(
-        text, is_known=code == ErrorCode.INVALID_INPUT, is_of_value=has_wrong_value(error)
-    )
-    return InvalidInputError(wrong) if wrong else _of_storage(operation, error)
-
-
-def _of_storage(operation: str, error: Exception) -> Exception:
-    text = str(error)
-    is_refused = lance_texts.is_access_denied(text) or lance_texts.is_caller_unknown(text)
-    return as_namespace_error(f"{operation} failed", error) if is_refused else error

@@ -14,18 +14,25 @@ import lance_namespace as api
 import pyarrow as pa
 from lance.namespace import DirectoryNamespace
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+)
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, QueryTableRequestVector
+from pydantic import BaseModel
 
 from lance_bridge import locations
 from lance_bridge.dataset import (
     READ_AHEAD,
+    check_ranges,
     check_tag_name,
     columns_read,
     has_dictionary,
+    needed_versions,
     scan_limits,
 )
-from lance_bridge.errors import LANCE_ERRORS, unsupported
+from lance_bridge.errors import LANCE_ERRORS, display, invalid, unsupported
 from lance_bridge_federated import FederatedNamespace
 
 from ..access.permissions import catalog_of
@@ -164,11 +171,71 @@ def create_tag(
     return namespace.create_table_tag(request)
 
 
+def create_version(
+    _: LanceNamespace, found: Found, request: api.CreateTableVersionRequest
+) -> api.CreateTableVersionResponse | None:
+    """Create a version: pylance takes a mapping."""
+    return api.CreateTableVersionResponse.from_dict(
+        found[0].create_table_version(_mapping(found, request))
+    )
+
+
+def describe_version(
+    _: LanceNamespace, found: Found, request: api.DescribeTableVersionRequest
+) -> api.DescribeTableVersionResponse | None:
+    """Describe a version: pylance takes a mapping."""
+    return api.DescribeTableVersionResponse.from_dict(
+        found[0].describe_table_version(_mapping(found, request))
+    )
+
+
+def delete_versions(
+    _: LanceNamespace, found: Found, request: api.BatchDeleteTableVersionsRequest
+) -> api.BatchDeleteTableVersionsResponse | None:
+    """Delete versions, but none that the table needs: pylance deletes these, too."""
+    _require_not_needed(found, request)
+    return api.BatchDeleteTableVersionsResponse.from_dict(
+        found[0].batch_delete_table_versions(_mapping(found, request))
+    )
+
+
+def _mapping(found: Found, request: BaseModel) -> dict[str, Any]:
+    return {**request.model_dump(exclude_none=True), "id": found[1]}
+
+
+def _require_not_needed(found: Found, request: api.BatchDeleteTableVersionsRequest) -> None:
+    """Refuse to delete the latest version, or one that a tag or a branch refers to.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    table = f"Table '{display(request.id or ())}'"
+    try:
+        ranges = check_ranges((each.start_version, each.end_version) for each in request.ranges)
+    except InvalidInputError as error:
+        raise invalid(f"{table}: {error}") from error
+    directory, path = found
+    branch = None if request.branch in (None, "main") else request.branch
+    dataset = lance.dataset(namespace_client=directory, table_id=path)
+    if branch is not None:
+        dataset = dataset.checkout_version((branch, None))
+    needed = {
+        **needed_versions(dataset, branch),
+        dataset.latest_version: "readers: it is the latest",
+    }
+    for version, why in sorted(needed.items()):
+        if any(version in part for part in ranges):
+            raise invalid(f"{table}: version {version} is needed by {why}: exclude it")
+
+
 METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "alter_table_alter_columns": alter_columns,
     "create_table": create_table,
     "create_table_tag": create_tag,
     "query_table": query_table,
+    "create_table_version": create_version,
+    "describe_table_version": describe_version,
+    "batch_delete_table_versions": delete_versions,
 }
 """By the names of the namespace's own methods, which they replace."""
 

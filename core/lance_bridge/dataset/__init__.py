@@ -76,7 +76,13 @@ if TYPE_CHECKING:
     from .searches import parse_full_text, parse_nearest
     from .tags_and_branches import list_branches, list_tags
     from .transactions import VersionChange, change_of_version, list_transactions
-    from .versions import branches_of, check_tag_name, directory_of
+    from .versions import (
+        branches_of,
+        check_ranges,
+        check_tag_name,
+        directory_of,
+        needed_versions,
+    )
 
 SMALL_FRAGMENT = 1024 * 1024
 """Rows below which compaction merges a fragment with others by default.
@@ -85,16 +91,17 @@ It is defined here because the help of a command shows it, without importing Lan
 """
 
 __all__ = [
-    "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD", "RESERVED_COLUMNS",
-    "SCAN_BYTES", "SMALL_FRAGMENT", "Action", "Cleaned", "Column", "IndexType", "Maintained",
-    "MaintenancePlan", "NewTable", "Result", "Rows", "TablePlan", "TableStatistics",
-    "VersionChange", "VersionSummary", "align", "alter_columns", "batch_rows", "branches_of",
-    "canonical", "change_of_version", "check_predicate", "check_tag_name", "clean_up",
-    "columns_in", "columns_read", "compact", "count_rows", "create_table", "default_index_name",
-    "delete_rows", "describe_indices", "directory_of", "drop_columns", "field_ids", "find_column",
-    "fixed_width", "has_dictionary", "in_brackets", "index_options", "large_row_bytes",
-    "list_branches", "list_indices", "list_tags", "list_transactions", "metadata_of",
-    "not_written", "optimize_indices", "parse_full_text", "parse_index_type", "parse_nearest",
+    "BATCH_BYTES", "BATCH_ROWS", "DEFAULT_AGE", "FIRST_VERSION", "READ_AHEAD",
+    "RESERVED_COLUMNS", "SCAN_BYTES", "SMALL_FRAGMENT", "Action", "Cleaned", "Column",
+    "IndexType", "Maintained", "MaintenancePlan", "NewTable", "Result", "Rows", "TablePlan",
+    "TableStatistics", "VersionChange", "VersionSummary", "align", "alter_columns",
+    "batch_rows", "branches_of", "canonical", "change_of_version", "check_predicate",
+    "check_ranges", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
+    "count_rows", "create_table", "default_index_name", "delete_rows", "describe_indices",
+    "directory_of", "drop_columns", "field_ids", "find_column", "fixed_width", "has_dictionary",
+    "in_brackets", "index_options", "large_row_bytes", "list_branches", "list_indices",
+    "list_tags", "list_transactions", "metadata_of", "needed_versions", "not_written",
+    "optimize_indices", "parse_full_text", "parse_index_type", "parse_nearest",
     "plan_compaction", "plan_maintenance", "require_sound", "row_bytes", "run_maintenance",
     "scan_limits", "siblings", "split_scan", "stored_type", "summarize_version",
     "table_statistics", "translate_query_errors", "update_field_metadata", "vector_of",
@@ -133,7 +140,13 @@ _MODULES = {
     ),
     "tags_and_branches": ("list_branches", "list_tags"),
     "transactions": ("VersionChange", "change_of_version", "list_transactions"),
-    "versions": ("branches_of", "check_tag_name", "directory_of"),
+    "versions": (
+        "branches_of",
+        "check_ranges",
+        "check_tag_name",
+        "directory_of",
+        "needed_versions",
+    ),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
     "indices": ("describe_indices", "list_indices"),
     "maintenance": (

@@ -153,6 +153,7 @@ def spark_with(conf: dict[str, str], environment: dict[str, str], left: Path) ->
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{left / 'events'}",
+        "spark.python.daemon.module": "pyspark.daemon",
     }
     log_everything(left / "python")
     places = [left / "python", ROOT / "core", ROOT / "adapters", ROOT / "tests"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis_profiles import examples
 from lance_namespace import errors
 
-from lance_bridge.dataset.change import Merge, split_batches
+from lance_bridge.dataset.update_delete_merge import Merge, split_batches
 
 from .memory_catalog import TABLE, MemoryNamespace, MemoryServer
 from .table_data import dataset, ipc, make, place, rows, unchanged

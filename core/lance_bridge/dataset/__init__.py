@@ -1,7 +1,7 @@
 """Operations on the data of a Lance table, by pylance at the location that the catalog returned.
 
 All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
-of a request; `create` and `insert` write them. `change` updates, deletes and merges rows, `query`
+of a request; `create` and `insert` write them. `update_delete_merge` changes rows, `query`
 finds them, and `columns` changes columns. `versions`, `tags_and_branches` and
 `transactions` are about a table's history.
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         scan_limits,
         split_scan,
     )
-    from .change import delete_rows
     from .columns import (
         RESERVED_COLUMNS,
         alter_columns,
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from .searches import parse_full_text, parse_nearest
     from .tags_and_branches import list_branches, list_tags
     from .transactions import VersionChange, change_of_version, list_transactions
+    from .update_delete_merge import delete_rows
     from .versions import (
         branches_of,
         check_ranges,
@@ -123,7 +123,7 @@ _MODULES = {
         "scan_limits",
         "split_scan",
     ),
-    "change": ("delete_rows",),
+    "update_delete_merge": ("delete_rows",),
     "columns": (
         "RESERVED_COLUMNS",
         "alter_columns",

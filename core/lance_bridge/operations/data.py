@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from .. import engine
 from ..arrow_types import schema_from_base64
-from ..dataset import change, columns, create, indices, insert, query, read
+from ..dataset import columns, create, indices, insert, query, read, update_delete_merge
 from ..dataset.rows import Data, Rows
 from ..dataset.searches import Request
 from ..errors import invalid, unsupported
@@ -93,7 +93,7 @@ class DataOperations(Operations):
         TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
         InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
-        wanted = change.Merge(
+        wanted = update_delete_merge.Merge(
             on=request.on,
             update_matched=bool(request.when_matched_update_all),
             update_condition=request.when_matched_update_all_filt,
@@ -101,12 +101,12 @@ class DataOperations(Operations):
             delete_by_source=bool(request.when_not_matched_by_source_delete),
             delete_condition=request.when_not_matched_by_source_delete_filt,
             use_index=bool(request.use_index),
-            timeout=change.parse_timeout(request.timeout),
+            timeout=update_delete_merge.parse_timeout(request.timeout),
         )
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
         table = self.tables.load_by_id(request.id)
-        done = change.merge(table, rows, wanted, ref)
+        done = update_delete_merge.merge(table, rows, wanted, ref)
         return api.MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
             num_updated_rows=done.updated,
@@ -123,8 +123,8 @@ class DataOperations(Operations):
         TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        wanted = change.Update(request.updates, request.predicate, request.properties)
-        done = change.update(self.tables.load_by_id(request.id), wanted, ref)
+        wanted = update_delete_merge.Update(request.updates, request.predicate, request.properties)
+        done = update_delete_merge.update(self.tables.load_by_id(request.id), wanted, ref)
         return api.UpdateTableResponse(
             transaction_id=done.transaction_id,
             updated_rows=done.rows,
@@ -139,7 +139,7 @@ class DataOperations(Operations):
         ConcurrentModification, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
         """
         table, ref = self._table_at(request)
-        done = change.delete_rows(table, request.predicate, ref)
+        done = update_delete_merge.delete_rows(table, request.predicate, ref)
         return DeleteResponse(
             version=done.version, transaction_id=done.transaction_id, num_deleted_rows=done.rows
         )

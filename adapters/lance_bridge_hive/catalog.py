@@ -32,6 +32,7 @@ from lance_bridge.catalog import (
     Path,
     TableRecord,
 )
+from lance_bridge.catalog_scan import innermost_namespaces
 from lance_bridge.errors import (
     OutcomeUnknownError,
     display,
@@ -43,7 +44,6 @@ from lance_bridge.errors import (
     table_not_found,
     unsupported,
 )
-from lance_bridge.scan import innermost_namespaces
 
 from . import mapping
 from .client import Calls, ClientPool

@@ -24,9 +24,9 @@ from lance_namespace.errors import (
 
 from lance_bridge import locations
 from lance_bridge.catalog import NameRule, Path
+from lance_bridge.catalog_scan import entries_named_by
 from lance_bridge.dotted_names import written
 from lance_bridge.entry import TableEntry
-from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 

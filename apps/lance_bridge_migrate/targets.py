@@ -34,6 +34,7 @@ from lance_bridge.catalog import (
     NamespaceRecord,
     Path,
 )
+from lance_bridge.catalog_scan import read_entry
 from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import (
@@ -45,7 +46,6 @@ from lance_bridge.errors import (
 from lance_bridge.managed_state import RELEASED
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS, check_properties
 from lance_bridge.records import MARK as MANAGERS_MARK
-from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 

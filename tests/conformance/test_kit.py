@@ -22,7 +22,7 @@ from core.memory_catalog import MemoryNamespace
 from servers.processes import run_command
 from servers.unity import UnityServer
 
-from lance_bridge import scan
+from lance_bridge import catalog_scan
 from lance_bridge.operations.data import NEED_ENGINE
 from lance_bridge.testing import CatalogSuite, ConformanceSuite, inherited_operations
 from lance_bridge.testing.cases import Namespace
@@ -257,12 +257,12 @@ def user(target: UnityTarget) -> Iterator[Namespace]:
 def test_a_scan_that_reads_only_what_is_listed_fails(
     user: Namespace, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
-    listed = scan.innermost_namespaces
+    listed = catalog_scan.innermost_namespaces
 
     def forgetful(catalog: Any, parent: Any = (), unreadable: Any = None, **_: Any) -> object:
         return listed(catalog, parent, unreadable)
 
-    monkeypatch.setattr(scan, "innermost_namespaces", forgetful)
+    monkeypatch.setattr(catalog_scan, "innermost_namespaces", forgetful)
     with pytest.raises(AssertionError, match="but the call succeeded"):
         case(CASES(), user)
 
@@ -272,7 +272,7 @@ def test_a_scan_that_reads_only_what_is_listed_fails(
 def test_a_scan_that_asks_for_no_entry_by_its_name_fails(
     target: UnityTarget, user: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "entries_named_by", lambda *_: [])
+    monkeypatch.setattr(catalog_scan, "entries_named_by", lambda *_: [])
     ns = Namespace(target)
     with pytest.raises(AssertionError, match="but the call succeeded"):
         CASES().test_drop_keeps_the_files_of_a_table_that_the_user_may_not_see(ns, user)

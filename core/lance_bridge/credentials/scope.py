@@ -39,10 +39,10 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import Catalog, Path, TableRecord
+from ..catalog_scan import Named, Scan, error_of_check, scan_locations
 from ..errors import OF_ONE_OBJECT, display, invalid, marking_other_entries
 from ..forks import restart_in_children
 from ..records import ENTRY_ID
-from ..scan import Named, Scan, error_of_check, scan_locations
 
 # -- prefixes and roots ----------------------------------------------------------------------------
 

@@ -23,11 +23,11 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import NamespaceRecord, Path
+from ..catalog_scan import innermost_namespaces
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import TableNotWrittenError, display, translate_lance_errors
 from ..maintenance_policy import MaintenancePolicy
-from ..scan import innermost_namespaces
 from ..storage.lance_format import Fragment, ManifestContent, parse_manifest
 from ..storage.manifests import Manifest
 from ..table import Table

@@ -17,11 +17,11 @@ from lance_namespace.errors import LanceNamespaceError
 
 from .. import locations
 from ..catalog import Path, TableRecord
+from ..catalog_scan import Named, scan_locations
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import ManagedElsewhereError, concurrent_modification, display
 from ..records import ENTRY_ID, MARK
-from ..scan import Named, scan_locations
 from ..storage.deletion import is_directory
 from ..storage.lance_format import MARK_FILE
 from ..storage.store import TableFiles, discard

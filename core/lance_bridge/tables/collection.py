@@ -19,6 +19,7 @@ from lance_namespace.errors import (
 )
 
 from ..catalog import Capabilities, Column, Path, TableRecord
+from ..catalog_scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..connection import Connection
 from ..entry import EntryT, TableEntry, load_entry
 from ..errors import (
@@ -35,7 +36,6 @@ from ..managed.compare_and_set import held, release
 from ..paging import PageRequest
 from ..records import ENTRY_ID
 from ..requests import parse_table
-from ..scan import UNREADABLE, Unreadable, innermost_namespaces, raise_error, why_unreadable
 from ..storage import DataState
 from ..table import Table
 from . import creation, dropping, namespaces, retention

@@ -14,6 +14,7 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord
+from ..catalog_scan import Named, error_of_check, scan_locations
 from ..connection import Connection
 from ..entry import TableEntry, load_entry
 from ..errors import (
@@ -26,7 +27,6 @@ from ..errors import (
 from ..managed import mark
 from ..managed.conversion import held_for_removal
 from ..records import ENTRY_ID
-from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_format import MARK_FILE, LocationFiles
 from ..storage.store import TableFiles
 from .creation import is_taken

@@ -25,7 +25,6 @@ from lance_namespace.errors import (
 from . import locations
 from .arrow_types import columns_of
 from .credentials import CALLER, PRINCIPAL
-from .dataset_versions import CHANGES, latest_version, transaction_at
 from .entry import TableEntry, TableReplacedError
 from .errors import (
     LANCE_ERRORS,
@@ -52,6 +51,7 @@ from .managed_state import RELEASED
 from .records import PUBLISH_COLUMNS, PUBLISHED, Published, TableRecord
 from .requests import LATEST, Ref
 from .storage import DataState, Presence, TableStorage
+from .transaction_versions import CHANGES, latest_version, transaction_at
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,8 +13,8 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from lance_bridge.dataset import list_transactions
-from lance_bridge.dataset_versions import find_commit
 from lance_bridge.storage.manifests import Scheme, name_of
+from lance_bridge.transaction_versions import find_commit
 
 from .memory_catalog import TABLE, MemoryNamespace, build, dataset, directory, raiser
 

@@ -31,8 +31,8 @@ from server.gateways import (
 )
 from servers.processes import wait_until
 
-from lance_bridge.dataset_versions import VersionChange, VersionChanges
 from lance_bridge.testing.calls import ipc
+from lance_bridge.transaction_versions import VersionChange, VersionChanges
 from lance_bridge_cli.streams import checked_streams
 from lance_bridge_server.access.audit import LOGGER, AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.access.authentication import Principal

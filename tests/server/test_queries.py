@@ -33,8 +33,8 @@ from server import query_methods
 from server.gateways import ROWS, GatewayProcess, NamedByHeader, done, send_rows, serve_namespace
 
 import lance_bridge
-from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.transaction_versions import VersionChanges
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.queries import pool, process

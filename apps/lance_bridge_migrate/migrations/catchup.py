@@ -19,13 +19,13 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge.catalog import Path
-from lance_bridge.dataset_versions import find_commit
 from lance_bridge.dotted_names import first_names
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid, table_not_found
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
+from lance_bridge.transaction_versions import find_commit
 from lance_bridge_spark.rows import (
     Clauses,
     Delete,

@@ -21,12 +21,12 @@ from pydantic import Field
 from lance_bridge.arrow_types import columns_of
 from lance_bridge.catalog import Column
 from lance_bridge.dataset import FIRST_VERSION, Rows, branches_of, describe_indices, write_first
-from lance_bridge.dataset_versions import find_commit, keeps_rows, transaction_at
 from lance_bridge.dotted_names import by_name
 from lance_bridge.errors import table_already_exists, translate_lance_errors
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
+from lance_bridge.transaction_versions import find_commit, keeps_rows, transaction_at
 from lance_bridge_spark.rows import (
     Commit,
     TableAddress,

@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 
 from lance_bridge import blobs
 from lance_bridge.dataset import Rows
-from lance_bridge.dataset_versions import find_commit
 from lance_bridge.dotted_names import by_name, same_names
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
 from lance_bridge.requests import Ref
+from lance_bridge.transaction_versions import find_commit
 from lance_bridge_spark.rows import (
     APPEND,
     RESULTS_DDL,

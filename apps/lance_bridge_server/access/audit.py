@@ -28,8 +28,8 @@ from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavai
 from starlette.requests import Request
 from starlette.types import Scope
 
-from lance_bridge.dataset_versions import VersionChanges, record_version_changes
 from lance_bridge.errors import invalid
+from lance_bridge.transaction_versions import VersionChanges, record_version_changes
 
 from ..operations import Operation
 from .authentication import Principal

@@ -27,11 +27,11 @@ from starlette.requests import Request
 
 from lance_bridge import locations
 from lance_bridge.credentials import acting_for
-from lance_bridge.dataset_versions import VersionChanges
 from lance_bridge.dotted_names import DELIMITER
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model, require_extensions
 from lance_bridge.table import ON_OPEN
+from lance_bridge.transaction_versions import VersionChanges
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 

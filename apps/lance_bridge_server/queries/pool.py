@@ -23,7 +23,7 @@ from lance_namespace.errors import InternalError, InvalidInputError, ServiceUnav
 from pydantic import ConfigDict, Field
 
 from lance_bridge.config import Seconds
-from lance_bridge.dataset_versions import VersionChanges
+from lance_bridge.transaction_versions import VersionChanges
 
 from ..errors import unfinished_error
 from ..operations import Operation

@@ -34,9 +34,9 @@ from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from pydantic import BaseModel
 
 from lance_bridge.credentials import Caller, acting_for
-from lance_bridge.dataset_versions import VersionChanges, record_version_changes
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.table import ON_OPEN
+from lance_bridge.transaction_versions import VersionChanges, record_version_changes
 from lance_bridge_federated.children import close_namespace
 from lance_bridge_federated.identifiers import with_text
 

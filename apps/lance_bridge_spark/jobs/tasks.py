@@ -26,7 +26,6 @@ from lance_namespace.errors import (
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lance_bridge.dataset_versions import find_commit, transaction_at
 from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
@@ -34,6 +33,7 @@ from lance_bridge.errors import (
     invalid,
     is_refusal,
 )
+from lance_bridge.transaction_versions import find_commit, transaction_at
 
 from ..source.worker_calls import error_of_task, spark_call
 

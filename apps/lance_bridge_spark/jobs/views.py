@@ -18,10 +18,10 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import named_catalogs
 from lance_bridge.dataset import columns_in, field_ids
-from lance_bridge.dataset_versions import keeps_rows, transaction_at
 from lance_bridge.dotted_names import parts_of, quoted
 from lance_bridge.errors import LANCE_ERRORS, invalid
 from lance_bridge.requests import Ref
+from lance_bridge.transaction_versions import keeps_rows, transaction_at
 
 from ..addresses import TableAddress, address_of, catalogs_of
 from ..lookup import create_table, find_table

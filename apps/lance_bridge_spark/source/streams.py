@@ -40,9 +40,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lance_bridge.dataset_versions import keeps_rows, transaction_at
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
 from lance_bridge.requests import Ref
+from lance_bridge.transaction_versions import keeps_rows, transaction_at
 
 from ..addresses import TableAddress
 from ..lookup import find_table

@@ -29,7 +29,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import blobs, locations
-from lance_bridge.dataset_versions import find_commit
 from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
@@ -41,6 +40,7 @@ from lance_bridge.errors import (
 )
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN
+from lance_bridge.transaction_versions import find_commit
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import create_table, find_table

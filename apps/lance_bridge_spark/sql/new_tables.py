@@ -30,7 +30,6 @@ from lance_bridge import locations
 from lance_bridge.arrow_types import columns_of
 from lance_bridge.catalog import IMPLEMENTATION, Path
 from lance_bridge.dataset import FIRST_VERSION, not_written
-from lance_bridge.dataset_versions import find_commit
 from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
@@ -44,6 +43,7 @@ from lance_bridge.records import check_properties, manager_in
 from lance_bridge.storage import RESERVED_FILE, VersionDirectory
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
+from lance_bridge.transaction_versions import find_commit
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table

@@ -12,11 +12,11 @@ from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary
 
 from .. import locations
 from ..arrow_types import schema_to_json
-from ..dataset_versions import manifest_message
 from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
 from ..storage.lance_format import parse_origin, parse_timestamp
 from ..table import Table
+from ..transaction_versions import manifest_message
 from . import SMALL_FRAGMENT, expressions
 from .batch_sizes import columns_read, scan_limits
 from .indices import describe_indices

@@ -18,7 +18,6 @@ import lance
 from lance_namespace.errors import TableVersionNotFoundError, TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from ..dataset_versions import transaction_at
 from ..errors import LANCE_ERRORS, invalid, translate_lance_errors, unsupported
 from ..managed.commits import CatalogCommit, commit_batch
 from ..records import FOREIGN_COMMITS, ForeignCommits
@@ -26,6 +25,7 @@ from ..requests import Ref
 from ..storage.manifests import Manifest, Staged, VersionDirectory
 from ..storage.store import TableFiles
 from ..table import Table
+from ..transaction_versions import transaction_at
 from . import versions
 from .versions import branches_of, directory_of
 

@@ -25,7 +25,6 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from ..dataset_versions import latest_version
 from ..dotted_names import first_names
 from ..errors import (
     LANCE_ERRORS,
@@ -52,6 +51,7 @@ from ..storage.manifests import (
 )
 from ..storage.store import discard
 from ..table import Table, transaction_id
+from ..transaction_versions import latest_version
 from .batch_sizes import scan_limits
 from .insert import InsertMode, insert
 from .rows import Rows

@@ -27,7 +27,6 @@ from lance_namespace.errors import (
 
 from .. import locations
 from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, TableRecord
-from ..dataset_versions import manifest_message
 from ..entry import EntryT, TableEntry
 from ..errors import (
     OutcomeUnknownError,
@@ -41,6 +40,7 @@ from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage import MAIN
 from ..storage.lance_format import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
+from ..transaction_versions import manifest_message
 from . import batches, compare_and_set, mark, out_of_band
 from .versions import ManagedDirectory, managed_directory
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
-from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.managed.version_directory import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
 from lance_bridge.storage.store import TableFiles
 

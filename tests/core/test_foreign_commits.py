@@ -21,7 +21,7 @@ from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import commits, compare_and_set
 from lance_bridge.managed.out_of_band import OutOfBand, quarantine
-from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.managed.version_directory import ManagedDirectory
 from lance_bridge.managed_state import as_unmanaged
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Manifest, Scheme, name_of

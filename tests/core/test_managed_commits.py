@@ -28,7 +28,7 @@ from lance_bridge.dataset import insert as inserts
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
-from lance_bridge.managed import versions as directories
+from lance_bridge.managed import version_directory as directories
 from lance_bridge.managed.commits import TableView
 from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests

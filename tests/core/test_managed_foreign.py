@@ -24,7 +24,7 @@ from lance_bridge.dataset.maintenance import compact
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import RowsOnlyHereError
 from lance_bridge.managed import compare_and_set, out_of_band
-from lance_bridge.managed import versions as directories
+from lance_bridge.managed import version_directory as directories
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.store import TableFiles

@@ -20,9 +20,9 @@ import pytest
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.managed import commits, compare_and_set
-from lance_bridge.managed import versions as directory
+from lance_bridge.managed import version_directory as directory
 from lance_bridge.managed.batches import BatchRecord
-from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.managed.version_directory import ManagedDirectory
 from lance_bridge.storage.store import TableFiles
 from lance_bridge.tables import collection
 

@@ -1,9 +1,9 @@
 """Operations on the data of a Lance table, by pylance at the location that the catalog returned.
 
 All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
-of a request; `create` and `insert` write them. `update_delete_merge` changes rows, `query`
-finds them, and `columns` changes columns. `versions`, `tags_and_branches` and
-`transactions` are about a table's history.
+of a request; `create` and `insert` write them. `update_delete_merge` changes rows, `query` finds
+them, and `columns` changes columns. `versions`, `tags_and_branches` and `transactions` are about a
+table's history.
 
 Applications import the names in ``__all__`` from here, not from the modules. Names are imported
 lazily: the tasks of a compute engine need few of them, and none that calls a catalog.

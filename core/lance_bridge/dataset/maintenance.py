@@ -23,7 +23,7 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 from ..errors import display, invalid, translate_lance_errors
 from ..maintenance_policy import LEAST_AGE
 from ..managed import conversion, out_of_band
-from ..managed.versions import ManagedDirectory, managed_directory
+from ..managed.version_directory import ManagedDirectory, managed_directory
 from ..managed_state import State
 from ..storage.lance_format import parse_manifest
 from ..storage.manifests import VersionDirectory

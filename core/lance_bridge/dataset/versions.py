@@ -36,7 +36,7 @@ from ..errors import (
 )
 from ..managed import commits, out_of_band
 from ..managed.unique_rows import RowsToAppend, UniqueRows
-from ..managed.versions import ManagedDirectory, managed_directory
+from ..managed.version_directory import ManagedDirectory, managed_directory
 from ..paging import PageRequest
 from ..records import ForeignCommits
 from ..requests import LATEST, Ref

@@ -57,7 +57,7 @@ from ..storage.manifests import (
 )
 from . import batches, compare_and_set, mark, out_of_band
 from .batches import BatchRecord, Outcome, finish_entries
-from .versions import ManagedDirectory, managed_directory
+from .version_directory import ManagedDirectory, managed_directory
 
 ResultT = TypeVar("ResultT")
 logger = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ from ..storage.lance_format import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
 from ..transaction_versions import manifest_message
 from . import batches, compare_and_set, mark, out_of_band
-from .versions import ManagedDirectory, managed_directory
+from .version_directory import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)
 

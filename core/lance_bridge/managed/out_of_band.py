@@ -33,7 +33,7 @@ from ..storage.manifests import Manifest, Scheme, name_of
 from . import batches, compare_and_set, mark
 from .batches import latest_state
 from .unique_rows import find_unique_rows, has_rows_of, read_manifests
-from .versions import (
+from .version_directory import (
     QUARANTINED,
     ManagedDirectory,
     UncommittedManifest,

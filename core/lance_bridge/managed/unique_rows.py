@@ -15,7 +15,7 @@ from itertools import islice
 from lance_namespace.errors import InvalidTableStateError
 
 from ..storage.lance_format import Fragment, ManifestContent, Rewrite, parse_manifest
-from .versions import ManagedDirectory, UncommittedManifest
+from .version_directory import ManagedDirectory, UncommittedManifest
 
 _THREADS = 16
 

@@ -238,9 +238,9 @@ class _Responder:
             media_type = ARROW_STREAM if self.execution.call.is_lancedb else ARROW_FILE
             seconds, senders = self.gateway.limits.stall_seconds, self.gateway.senders
             headers = self._version_header()
-            end, limit = self.run.cancel, self.limit
+            run, limit = self.run, self.limit
             return RowsResponse(
-                result, media_type, seconds, senders, limit, on_end=end, headers=headers
+                result, media_type, seconds, senders, limit, run=run, headers=headers
             )
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 

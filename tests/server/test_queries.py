@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,16 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
 from server import query_methods
-from server.gateways import ROWS, GatewayProcess, NamedByHeader, done, send_rows, serve_namespace
+from server.gateways import (
+    ROWS,
+    GatewayProcess,
+    NamedByHeader,
+    dial,
+    done,
+    head,
+    send_rows,
+    serve_namespace,
+)
 
 import lance_bridge
 from lance_bridge.errors import OutcomeUnknownError
@@ -303,6 +313,33 @@ def test_a_principal_does_not_get_all_processes(
     assert run(processes, source, query_methods.process_id, principal="many")
 
 
+def test_a_client_that_does_not_read_holds_no_process_that_others_wait_for(
+    start: Callable[..., QueryProcesses], source: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loses one if its principal has others, and more than the one that waits."""
+    monkeypatch.setattr(pool, "_STALL_SECONDS", 0.2)
+    processes = start(processes=3)
+    active = [Run(60) for _ in range(3)]
+    owners = ["many", "many", "other"]
+    readers = [
+        run(processes, source, query_methods.endless_rows, active=each, principal=owner)
+        for each, owner in zip(active, owners, strict=True)
+    ]
+    for each in active:
+        each.stalled_since = time.monotonic()
+    one = partial(run, processes, source, query_methods.process_id, principal="one")
+    assert one(active=Run(20))
+    assert [each.is_cancelled for each in active].count(True) == 1
+    assert not active[2].is_cancelled
+    readers += [run(processes, source, query_methods.endless_rows, principal="other")]
+    active[2].stalled_since = float("inf")  # only the client of the last query of "many" is left
+    with pytest.raises(ServiceUnavailableError, match="no free process"):
+        one(active=Run(1))
+    active[2].stalled_since = time.monotonic()
+    assert one(active=Run(20))
+    del readers
+
+
 def test_a_query_that_computes_for_long_gets_the_lowest_priority(
     start: Callable[..., QueryProcesses],
     source: bytes,
@@ -338,6 +375,33 @@ def http(tmp_path: Path, source: bytes) -> Iterator[httpx.Client]:
     ):
         yield client
     assert not ended
+
+
+def test_clients_that_do_not_read_do_not_keep_others_from_queries(
+    tmp_path: Path, source: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_STALL_SECONDS", 0.5)
+    words = pa.array(["x" * 1000] * 20_000)
+    lance.write_dataset(pa.table({"word": words}), str(tmp_path / "t.lance"))
+    settings = QuerySettings(processes=3, kept=1, cpu_seconds=None)
+    options: dict[str, Any] = {
+        "authenticator": NamedByHeader(),
+        "queries": QueryProcesses(settings),
+        "sources": lambda _: source,
+    }
+    body = b'{"vector": {}, "k": 0}'
+    with ExitStack() as stack:
+        url = stack.enter_context(serve_namespace(lake(str(tmp_path)), **options))
+        for user in ("many", "many", "other"):
+            connection = stack.enter_context(dial(url))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            headers = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+            connection.sendall(head("/v1/table/lake$t/query", *headers, f"x-user: {user}") + body)
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        asked = {"vector": {}, "k": 1}
+        one = {"x-user": "one", "x-request-timeout-ms": "20000"}
+        answer = httpx.post(f"{url}/v1/table/lake$t/query", json=asked, headers=one, timeout=30)
+    assert answer.status_code == 200, answer.text
 
 
 def test_every_query_runs_through_a_process(http: httpx.Client) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..arrow_limits import BatchLimits
 from ..gateway.threads import TimeLimit
+from ..queries.pool import Run
 from .calls import receive_within
 from .exchange import exchange_of, send_part
 
@@ -186,7 +188,7 @@ class RowsResponse(Response):
         senders: anyio.CapacityLimiter,
         limit: TimeLimit,
         *,
-        on_end: Callable[[], object],
+        run: Run,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Create a response without sending anything yet.
@@ -195,7 +197,8 @@ class RowsResponse(Response):
             stall_seconds: How long a client may read nothing before the connection is closed.
             senders: Limits how many responses are sent at once.
             limit: How long to wait until this one may be sent.
-            on_end: Called at the end: the query may still run if the client has disconnected.
+            run: The query. It is cancelled at the end: it may still run if the client has
+                disconnected.
         """
         super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
@@ -203,7 +206,7 @@ class RowsResponse(Response):
         self._stall_seconds = stall_seconds
         self._senders = senders
         self._limit = limit
-        self._on_end = on_end
+        self._run = run
         self._error: Exception | None = None
         self._is_complete = False
         self._is_sent = False
@@ -217,7 +220,7 @@ class RowsResponse(Response):
         try:
             await self._send_or_refuse(scope, receive, send)
         finally:
-            self._on_end()
+            self._run.cancel()
 
     async def _send_or_refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_busy = False
@@ -258,7 +261,10 @@ class RowsResponse(Response):
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:
-            if not await send_part(send, part, self._stall_seconds, more_body=True):
+            self._run.stalled_since = time.monotonic()
+            is_sent = await send_part(send, part, self._stall_seconds, more_body=True)
+            self._run.stalled_since = float("inf")
+            if not is_sent:
                 return
         if self._is_complete:  # else the server closes the connection
             self._is_sent = await send_part(send, b"", self._stall_seconds, more_body=False)

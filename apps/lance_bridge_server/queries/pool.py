@@ -36,6 +36,8 @@ _IDLE_SECONDS = 30.0
 _WARM_SECONDS = 1.0
 _END_SECONDS = 10.0
 """How long the exit code of a process that has ended may take on a busy machine."""
+_STALL_SECONDS = 10.0
+"""How long a client may read nothing while a principal with fewer queries waits for a process."""
 _LONG_SECONDS = 2.0
 """After how much processor time a query gets the lowest priority."""
 _GIB = 1 << 30
@@ -100,6 +102,8 @@ class Run:
         """Whether nothing needs its result any more."""
         self.needs_process = False
         """Whether it runs in a process, or takes as long as one that does."""
+        self.stalled_since = float("inf")
+        """Since when its client has read nothing of a part that is sent, on `time.monotonic`."""
         self.on_cancel: Callable[[], object] | None = None
         """Called when it is cancelled; set when it begins to wait for a process."""
 
@@ -255,7 +259,9 @@ class QueryProcesses:
             ):
                 if run.is_cancelled:
                     raise unfinished_error(f"{operation.name} was cancelled", "", may_change=False)
-                if not self._condition.wait(max(0.0, end_at - time.monotonic())):
+                left = end_at - time.monotonic()
+                self._end_stalled(owner)
+                if not self._condition.wait(max(0.0, min(left, _STALL_SECONDS))) and left <= 0:
                     late = f"{operation.name} found no free process in time: the server is busy"
                     raise ServiceUnavailableError(f"{late}; nothing was changed")
             process = self._idle.pop() if self._idle else None
@@ -272,6 +278,7 @@ class QueryProcesses:
                 self._disown(owner)
             raise
         process.end_at, process.owner, process.began_at = end_at, owner, float("inf")
+        process.run = run
         with self._condition:  # one step: others count the process in between
             self._starting -= 1
             self._running.add(process)
@@ -280,6 +287,24 @@ class QueryProcesses:
                 self._watcher = threading.Thread(target=self._watch, daemon=True)
                 self._watcher.start()
         return process
+
+    def _end_stalled(self, owner: str) -> None:
+        """End a query whose client does not read, for a principal with fewer. Call with the lock.
+
+        The one that has been stalled for the longest time, unless it is the only one of its
+        principal.
+        """
+        since = time.monotonic() - _STALL_SECONDS
+        stalled = [
+            each.run
+            for each in self._running
+            if each.run is not None
+            and each.run.stalled_since < since
+            and self._owned[each.owner] > max(1, self._owned[owner])
+        ]
+        if stalled and not self._idle and self._count >= self.settings.processes:
+            _log.warning("A query was ended: its client reads nothing, and others wait")
+            min(stalled, key=lambda run: run.stalled_since).cancel()
 
     def _disown(self, owner: str) -> None:
         """Count a process less for a principal, and wake those that wait. Call with the lock."""
@@ -301,6 +326,7 @@ class QueryProcesses:
         is_small = is_usable and process.memory < self._memory // 2 and not process.is_slow
         with self._condition:
             self._running.discard(process)
+            process.run = None
             self._disown(process.owner)
             is_kept = is_small and not process.reason and not self._is_closed
             if is_kept:
@@ -383,6 +409,7 @@ class _Process:
     Attributes:
         end_at: When its query must have ended, on the clock of `time.monotonic`.
         owner: The principal of its query.
+        run: Its query, if it has one.
         began_at: How much processor time it had taken before its query opened a table. Infinite
             until then: a new process takes time to start and to connect, which is not the query's.
         is_slow: Whether it has the lowest priority, for good: only a privileged user may raise one.
@@ -399,6 +426,7 @@ class _Process:
         self.channel = Channel(ours)
         self.end_at = float("inf")
         self.owner = ""
+        self.run: Run | None = None
         self.began_at = float("inf")
         self.is_slow = False
         self.reason = ""

@@ -46,7 +46,7 @@ from .http.lifecycle import Process
 from .http.streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile
 from .monitoring import CONTENT_TYPE
 from .operations import OPERATIONS, Answer, Body, Call, Operation
-from .queries.pool import Run
+from .queries.runs import Run
 from .ui import ui_routes
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
+import lance_bridge
 from lance_bridge.credentials import CALLER
 from lance_bridge.table import ON_OPEN
+from lance_bridge_federated import FederatedNamespace
+
+
+def lake(root: str) -> FederatedNamespace:
+    """Connect a federation with a directory as its catalog. A process imports only this module."""
+    return FederatedNamespace({"lake": lance_bridge.connect("dir", root=root)})
 
 
 def crash(_namespace: Any, _request: Any) -> None:
@@ -92,3 +99,24 @@ def large_values(_namespace: Any, _request: Any, dtype: pa.DataType) -> pa.Recor
     texts = [chr(97 + number % 26) * (1 << 20) for number in range(64)]
     batch = pa.record_batch({"id": range(64), "text": pa.array(texts).cast(dtype)})
     return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+
+
+_KEPT: list[bytes] = []
+
+
+def hold_memory(
+    _namespace: Any, _request: Any, size: int, until: Path, is_kept: bool = False
+) -> int:
+    """Take ``size`` bytes until a file appears, and return the number of the process.
+
+    Args:
+        until: The file. One with the same name and ``.N`` says that process N has the memory.
+        is_kept: Whether the process still has it after this query.
+    """
+    held = b"x" * size
+    until.with_name(f"{until.name}.{os.getpid()}").touch()
+    while not until.exists():
+        time.sleep(0.02)
+    if is_kept:
+        _KEPT.append(held)
+    return os.getpid()

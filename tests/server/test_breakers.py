@@ -31,7 +31,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway.breakers import CatalogState, ReadinessSettings, RunningReads
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import Limits
-from lance_bridge_server.queries.pool import Run
+from lance_bridge_server.queries.runs import Run
 from lance_bridge_server.run.server import ReloadingApp
 from lance_bridge_server.ui import health_page
 

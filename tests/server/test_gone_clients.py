@@ -47,7 +47,7 @@ from lance_bridge_server.http import streams
 from lance_bridge_server.http.exchange import Exchange
 from lance_bridge_server.http.lifecycle import Process
 from lance_bridge_server.http.streams import RowsResponse
-from lance_bridge_server.queries.pool import Run
+from lance_bridge_server.queries.runs import Run
 from lance_bridge_server.run import listening
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#failures")]
@@ -454,7 +454,7 @@ def test_a_client_that_does_not_read_the_last_rows_is_ended() -> None:
         receive: Any = anyio.sleep_forever
         exchange = Exchange(scope, receive, send, Gateway(namespace), Process())
         senders = anyio.CapacityLimiter(1)
-        response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9), on_end=int)
+        response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9), run=Run(9))
         await response(scope, exchange.receive, exchange.send)
         return senders.borrowed_tokens, exchange.status
 

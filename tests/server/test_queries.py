@@ -41,6 +41,7 @@ from server.gateways import (
     send_rows,
     serve_namespace,
 )
+from server.query_methods import lake
 
 import lance_bridge
 from lance_bridge.errors import OutcomeUnknownError
@@ -49,8 +50,9 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.queries import pool, process
 from lance_bridge_server.queries.calling import call_namespace
-from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings, Run
+from lance_bridge_server.queries.pool import QueryProcesses, QuerySettings
 from lance_bridge_server.queries.process import BATCH_BYTES, DICTIONARY_BYTES, Query, small_batches
+from lance_bridge_server.queries.runs import Run
 from lance_bridge_server.redaction import PublicAnswers
 
 pytestmark = pytest.mark.servers
@@ -59,11 +61,6 @@ BY_NAME = {each.name: each for each in OPERATIONS}
 READ, WRITE = BY_NAME["query_table"], BY_NAME["update_table"]
 REQUEST = api.DescribeTableRequest(id=["t"])
 SETTINGS = QuerySettings(processes=2, kept=1, memory_bytes=1 << 30, cpu_seconds=None)
-
-
-def lake(root: str) -> Any:
-    """Connect a federation with a directory as its catalog."""
-    return FederatedNamespace({"lake": lance_bridge.connect("dir", root=root)})
 
 
 @pytest.fixture

@@ -59,8 +59,9 @@ from ..access.visibility import (
 from ..monitoring import request_context
 from ..operations import Answer, Call, Operation
 from ..queries.calling import Method, call_namespace
-from ..queries.pool import CallerQueries, QueryProcesses, Run
+from ..queries.pool import CallerQueries, QueryProcesses
 from ..queries.process import Query
+from ..queries.runs import Run
 from .breakers import (
     CatalogHealth,
     CatalogState,

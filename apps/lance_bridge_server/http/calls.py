@@ -26,7 +26,7 @@ from .. import json_limits, lancedb
 from ..arrow_limits import read_schema
 from ..monitoring import request_context
 from ..operations import Body, Call, Operation
-from ..queries.pool import Run, RunGroup
+from ..queries.runs import Run, RunGroup
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"

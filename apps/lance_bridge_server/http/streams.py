@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..arrow_limits import BatchLimits
 from ..gateway.threads import TimeLimit
-from ..queries.pool import Run
+from ..queries.runs import Run
 from .calls import receive_within
 from .exchange import exchange_of, send_part
 

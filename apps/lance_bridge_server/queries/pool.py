@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
@@ -27,7 +26,16 @@ from lance_bridge.transaction_versions import VersionChanges
 
 from ..errors import unfinished_error
 from ..operations import Operation
+from .memory import (
+    GIB,
+    default_memory,
+    default_total_memory,
+    find_crowding,
+    find_excess,
+    own_memory,
+)
 from .process import Channel, ChannelClosedError, Failure, Kind, Query, serve, slow_down
+from .runs import Run
 
 _log = logging.getLogger(__name__)
 
@@ -40,27 +48,14 @@ _STALL_SECONDS = 10.0
 """How long a client may read nothing while a principal with fewer queries waits for a process."""
 _LONG_SECONDS = 2.0
 """After how much processor time a query gets the lowest priority."""
-_GIB = 1 << 30
 _MOST_PROCESSES = 16
 _PRELOADED = [f"{__package__}.preload", "lance_bridge_server.run.catalogs"]
 """Modules that each process has from its start. The second one defines the sources of queries, and
 its import would take most of a process's first query."""
 _CLOSED = "closed"
 """The end of a process that is not needed any more."""
-
-
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""The files with the limit of a container: of control groups 2, and 1."""
-
-
-def _default_memory() -> int:
-    """Return a quarter of the memory of the machine or container, within bounds."""
-    total = psutil.virtual_memory().total
-    for file in map(Path, _CGROUP_LIMITS):
-        text = file.read_text().strip() if file.is_file() else ""
-        if text.isdigit():  # else "max"
-            total = min(total, int(text))
-    return max(_GIB, min(4 * _GIB, total // 4))
+_TOTAL = "memory of all queries"
+"""The end of a process because all of them took too much memory together."""
 
 
 def fair_share(count: int) -> int:
@@ -82,92 +77,13 @@ class QuerySettings:
     memory_bytes: Annotated[int, Field(gt=0)] | None = None
     """How much memory a query may take; by default a quarter of that of the machine or container,
     between 1 and 4 GiB."""
+    total_memory_bytes: Annotated[int, Field(gt=0)] | None = None
+    """How much memory all queries may take, in all worker processes together; by default half of
+    that of the machine or container."""
     cpu_seconds: Annotated[int, Field(gt=0)] | None = 600
     """How much processor time a query may take."""
     seconds: Seconds = 3600.0
     """How long a query may take, and its rows after that."""
-
-
-class Run:
-    """One run of a query, which can be cancelled. Safe to share between threads."""
-
-    def __init__(self, seconds: float) -> None:
-        """Args: seconds: How long it may take until its first rows, with the wait for a process."""
-        self.seconds = seconds
-        self._lock = threading.Lock()
-        self._is_opened = False
-        self._process: _Process | None = None
-        self._release: Callable[[], object] | None = None
-        self.is_cancelled = False
-        """Whether nothing needs its result any more."""
-        self.needs_process = False
-        """Whether it runs in a process, or takes as long as one that does."""
-        self.stalled_since = float("inf")
-        """Since when its client has read nothing of a part that is sent, on `time.monotonic`."""
-        self.on_cancel: Callable[[], object] | None = None
-        """Called when it is cancelled; set when it begins to wait for a process."""
-
-    def cancel(self) -> None:
-        """End the query, and free its process, also if its rows are still being read."""
-        with self._lock:
-            self.is_cancelled = True
-            release, self._release = self._release, None
-            if self._process is not None:
-                self._process.end("cancelled")
-        if self.on_cancel is not None:
-            self.on_cancel()
-        if release is not None:  # it waits for the end of the process
-            threading.Thread(target=release, daemon=True).start()
-
-    def hold(self, release: Callable[[], object]) -> bool:
-        """Keep the process while rows are read.
-
-        Args:
-            release: Frees it, if the run is cancelled before their end.
-
-        Returns:
-            Whether it is kept: not if the run has been cancelled.
-        """
-        with self._lock:
-            if not self.is_cancelled:
-                self._release = release
-            return not self.is_cancelled
-
-    def note_opened(self) -> None:
-        """Record that the catalog was read, and now the storage is."""
-        self._is_opened = True
-
-    def needs_catalog(self) -> bool:
-        """Return whether the query has not begun to read the storage."""
-        return not self._is_opened
-
-    def watch(self, process: _Process | None) -> None:
-        """Set the process that runs the query; None after its end."""
-        with self._lock:
-            self._process, self._release = process, None
-            if process is not None and self.is_cancelled:
-                process.end("cancelled")
-
-
-class RunGroup:
-    """The runs of one request, such as those of a page, which are cancelled together."""
-
-    def __init__(self) -> None:
-        self._runs: list[Run] = []
-        self._is_cancelled = False
-
-    def add(self, run: Run) -> Run:
-        """Add a run, and return it."""
-        self._runs.append(run)
-        if self._is_cancelled:
-            run.cancel()
-        return run
-
-    def cancel(self) -> None:
-        """Cancel all runs, also those that are added later."""
-        self._is_cancelled = True
-        for each in self._runs:
-            each.cancel()
 
 
 class QueryProcesses:
@@ -177,16 +93,20 @@ class QueryProcesses:
         on_end: Called with the reason when a process has ended before its query.
     """
 
-    def __init__(self, settings: QuerySettings) -> None:
+    def __init__(self, settings: QuerySettings, workers: int = 1) -> None:
+        """Args: workers: How many worker processes have an equal part of the memory of all."""
         self.settings = settings
         self.on_end: Callable[[str], object] = lambda _: None
-        self._memory = settings.memory_bytes or _default_memory()
+        self._memory = settings.memory_bytes or default_memory()
+        self._total_memory = (settings.total_memory_bytes or default_total_memory()) // workers
         self._condition = threading.Condition()
         self._idle: list[_Process] = []
         self._running: set[_Process] = set()
         self._starting = 0
         self._owned: Counter[str] = Counter()
         """How many processes run queries of each principal."""
+        self._crowding: frozenset[str] = frozenset()
+        """The principals that may begin no further query, because theirs take much memory."""
         self._is_closed = False
         self._watcher: threading.Thread | None = None
 
@@ -254,8 +174,10 @@ class QueryProcesses:
         share = fair_share(self.settings.processes)
         run.on_cancel = self._wake
         with self._condition:
-            while self._owned[owner] >= share or (
-                not self._idle and self._count >= self.settings.processes
+            while (
+                self._owned[owner] >= share
+                or (self._owned[owner] and owner in self._crowding)
+                or (not self._idle and self._count >= self.settings.processes)
             ):
                 if run.is_cancelled:
                     raise unfinished_error(f"{operation.name} was cancelled", "", may_change=False)
@@ -336,7 +258,7 @@ class QueryProcesses:
             return ""
         reason = process.close(_END_SECONDS if has_ended else _WATCH_SECONDS)
         if reason != _CLOSED and not is_usable:
-            self.on_end(reason)
+            self.on_end("memory" if reason == _TOTAL else reason)
         return reason
 
     def _watch(self) -> None:
@@ -358,8 +280,36 @@ class QueryProcesses:
                     each.end("memory")
                 else:
                     each.slow_down_if_long()
+            self._limit_total_memory([each for each in running if not each.reason])
             for each in surplus:
                 each.close()
+
+    def _limit_total_memory(self, running: list[_Process]) -> None:
+        """End processes if all take too much memory, and note which principals must wait."""
+        with self._condition:
+            idle = list(self._idle)
+        crowding = frozenset[str]()
+        # What they share is counted several times here: the exact sizes take longer to read.
+        if sum(each.memory for each in (*idle, *running)) > self._total_memory // 2:
+            sizes = {each: each.own_memory for each in running}
+            idle_sizes = {each: each.own_memory for each in idle}
+            for each in find_excess(self._total_memory, idle_sizes, sizes):
+                if each in sizes:
+                    each.end(_TOTAL)
+                else:
+                    self._end_idle(each)
+            crowding = find_crowding(self._total_memory, sizes)
+        with self._condition:
+            if self._crowding - crowding:
+                self._condition.notify_all()
+            self._crowding = crowding
+
+    def _end_idle(self, process: _Process) -> None:
+        with self._condition:
+            if process not in self._idle:  # it runs a query now
+                return
+            self._idle.remove(process)
+        process.close()
 
     def _surplus(self, now: float) -> list[_Process]:
         surplus: list[_Process] = []
@@ -372,8 +322,10 @@ class QueryProcesses:
     def error_of(self, reason: str, operation: Operation) -> Exception:
         """Return the error of a query whose process ended."""
         limits = {
-            "memory": f"needs more than {self._memory / _GIB:.1f} GiB of memory",
+            "memory": f"needs more than {self._memory / GIB:.1f} GiB of memory",
             "cpu": f"takes more than {self.settings.cpu_seconds} s of processor time",
+            _TOTAL: f"was ended: all queries took more than {self._total_memory / GIB:.1f} GiB of "
+            "memory, and those of this principal the most",
         }
         if reason == "time":
             why = f"{operation.name} did not finish in time"
@@ -383,6 +335,10 @@ class QueryProcesses:
             why = f"{operation.name} " + limits.get(reason, f"ended its process ({reason})")
         if not operation.is_read:
             return unfinished_error(why, "its outcome", may_change=True)
+        if reason == _TOTAL:
+            return InvalidInputError(
+                f"{why}: send fewer queries at once, or ask for fewer rows or columns"
+            )
         if reason in limits:
             return InvalidInputError(f"{why}: ask for fewer rows or columns, or a smaller result")
         if reason in ("time", "cancelled"):
@@ -445,6 +401,14 @@ class _Process:
         try:
             return int(psutil.Process(self._process.pid).memory_info().rss)
         except (psutil.Error, ValueError):
+            return 0
+
+    @property
+    def own_memory(self) -> int:
+        """The bytes of its memory, without those that it shares; 0 as in `own_memory`."""
+        try:
+            return own_memory(self._process.pid)
+        except ValueError:  # it is closed
             return 0
 
     @property

@@ -99,10 +99,16 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         cors=settings.cors,
         hosts=settings.hosts(),
         callers=callers,
-        queries=QueryProcesses(settings.queries) if settings.queries.processes else None,
+        queries=_query_processes(settings),
         sources=RootSources(settings, source.catalogs, callers).of,
         audit=settings.audit.make(),  # last: nothing would close the file if a later step failed
     )
+
+
+def _query_processes(settings: ServerSettings) -> QueryProcesses | None:
+    if not settings.queries.processes:
+        return None
+    return QueryProcesses(settings.queries, settings.workers)
 
 
 def authenticator_from_settings(settings: ServerSettings) -> Authenticator:

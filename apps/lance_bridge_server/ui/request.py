@@ -30,7 +30,7 @@ from ..gateway.breakers import CatalogUnavailableError
 from ..gateway.gateway import Gateway
 from ..operations import OPERATIONS
 from ..queries.calling import Method
-from ..queries.pool import Run, RunGroup
+from ..queries.runs import Run, RunGroup
 from .caches import Caches
 from .rendering import html_page, names_in
 

@@ -6,6 +6,8 @@ so that ``lance-bridge serve --help`` does not wait for its imports.
 
 from typing import TYPE_CHECKING, Any
 
+import lance_bridge  # noqa: F401 - before lance_namespace, whose REST client it defers
+
 if TYPE_CHECKING:
     from .run.server import app_from_environment
 

@@ -400,6 +400,15 @@ def test_the_methods_of_the_rest_client_are_imported_when_they_are_used() -> Non
     assert printed(script, CORE, with_packages=True) == expected
 
 
+@pytest.mark.parametrize(
+    "module", ["lance_bridge_server.app", "lance_bridge_server.queries.preload"]
+)
+def test_workers_of_a_gateway_do_not_import_the_rest_client(module: str) -> None:
+    script = f"import sys, {module}; print('{CLIENT}.api.table_api' in sys.modules)"
+    done = run(f"{START}{script}", CORE, CORE.parent / "apps", ADAPTERS, with_packages=True)
+    assert (done.stdout.strip(), done.returncode) == ("False", 0), done.stderr
+
+
 def test_a_process_without_lance_bridge_imports_the_rest_client_as_it_is() -> None:
     script = f"""
         import sys, {CLIENT}

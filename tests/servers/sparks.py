@@ -33,8 +33,6 @@ CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, with one core and 1024 MB each."""
 SHORT_JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """The environment of drivers: a session of minutes is over before the second compiler is of use."""
-DAEMON = "servers.spark_daemon"
-"""Makes Python workers that need not import: their CPU seconds are most of those of a session."""
 _SPARKS = Path(os.environ.get("LANCE_BRIDGE_TEST_SPARKS", ROOT / ".cache" / "pyspark"))
 _END_SECONDS = 10.0
 _TAIL = 6000
@@ -98,10 +96,7 @@ class Spark:
 
     def start(self, function: str, directory: Path, /, **arguments: Any) -> Running:
         """Begin what `run` does, to be ended by `Running.result` or at the end of a ``with``."""
-        conf = self.settings(directory)
-        if (self.release, self.master) == (INSTALLED, LOCAL):  # elsewhere, it is Spark's own
-            conf = {"spark.python.daemon.module": DAEMON, **conf}
-        task = {"master": self.master, "conf": conf, "function": function}
+        task = {"master": self.master, "conf": self.settings(directory), "function": function}
         return self._start({**task, "arguments": arguments}, directory)
 
     @contextmanager

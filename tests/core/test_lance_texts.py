@@ -309,7 +309,7 @@ def test_an_address_in_an_expression_says_nothing_of_credentials() -> None:
             "backtrace: MaybeBacktrace } (in t)",
             'Index { message: "no" } (in t)',
         ),
-        ('a, location: Location { file: "/home/a (in t)', "a"),
+        ('a, location: Location { file: "/build/a (in t)', "a"),
         (
             "the column location: Locations is no place",
             "the column location: Locations is no place",

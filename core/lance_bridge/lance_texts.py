@@ -253,6 +253,8 @@ _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What they say of rows that they cannot read."""
 _LONG_NAME = "File name too long"
 _OTHER_SCHEMA = "Append with different schema: "
+_NO_ANSWER = re.compile(r'Failed to execute request: reqwest::Error \{ kind: \w+, url: "([^"]*)".*')
+"""What the client of a REST catalog says if its server could not be reached."""
 _HINT = "\n\tCandidate functions"
 
 
@@ -287,6 +289,17 @@ def is_overflow(text: str) -> bool:
 def is_of_value(text: str) -> bool:
     """Return whether a message is about a name or a value of the request, also if it blames IO."""
     return any(each in text for each in (*_OF_VALUES, _LONG_NAME))
+
+
+def find_silent_server(text: str) -> tuple[str, str] | None:
+    """Return the address of a server that did not respond, and why; None for other messages."""
+    found = _NO_ANSWER.search(without_middle(text))
+    if found is None:
+        return None
+    if "TimedOut" in found[0]:
+        return found[1], "no response in time"
+    messages = _MESSAGE.findall(found[0])
+    return found[1], _NUMBER.sub("", _unescape(messages[-1])) if messages else "connection lost"
 
 
 def find_other_schema(text: str) -> str:

@@ -94,6 +94,7 @@ def _translate(operation: str, path: Sequence[str], error: Exception) -> Excepti
     return (
         _of_object(what, text)
         or _of_existence(path, error)
+        or _of_server(operation, text)
         or _of_value(what, error)
         or _of_storage(operation, what, error)
         or _of_request(what, error)
@@ -230,6 +231,22 @@ def _names_of(path: Sequence[str]) -> set[str]:
     """Return the forms in which pylance may write the name of a table, without its catalog."""
     names = {"$".join(path[start:]) for start in range(len(path))}
     return names | {f"table id '{name}'" for name in names}
+
+
+# -- servers ---------------------------------------------------------------------------------------
+
+
+def _of_server(operation: str, text: str) -> LanceNamespaceError | None:
+    """Return the error for a REST catalog whose server did not respond."""
+    found = lance_texts.find_silent_server(text)
+    if found is None:
+        return None
+    url, reason = found
+    address = url.partition("?")[0]
+    return ServiceUnavailableError(
+        f"{operation}: the catalog's server did not respond: {address}: {reason}. Try again, or "
+        "check that it runs and that uri has its address"
+    )
 
 
 # -- storage ---------------------------------------------------------------------------------------

@@ -13,7 +13,12 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, PermissionDeniedError
+from lance_namespace.errors import (
+    ErrorCode,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+)
 from servers.processes import free_port, without_privileges
 
 from lance_bridge.errors import as_namespace_error, translate_lance_errors
@@ -27,6 +32,7 @@ from lance_bridge.lance_texts import (
     is_for_developers,
     without_places,
 )
+from lance_bridge.native_errors import readable_error
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
 
@@ -333,3 +339,33 @@ def test_places_are_found_in_a_long_message_in_little_time() -> None:
     without_places(text)
     cut_before_place(text, 300)
     assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (
+            'hyper_util::client::legacy::Error(Connect, ConnectError("tcp connect error", '
+            'Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }))',
+            "Connection refused",
+        ),
+        (
+            'hyper_util::client::legacy::Error(Connect, ConnectError("dns error", Custom { kind: '
+            'Uncategorized, error: "failed to lookup address information: Unknown name" }))',
+            "failed to lookup address information: Unknown name",
+        ),
+        ("TimedOut", "no response in time"),
+        ("hyper::Error(IncompleteMessage)", "connection lost"),
+    ],
+)
+def test_a_server_that_does_not_respond_is_named_with_the_reason(source: str, reason: str) -> None:
+    raw = (
+        "Service unavailable: Failed to execute request: reqwest::Error { kind: Request, "
+        f'url: "http://catalog:8181/v1/namespace/$/list?delimiter=%24", source: {source} }}'
+    )
+    error = readable_error("list_namespaces", [], ServiceUnavailableError(raw))
+    assert isinstance(error, ServiceUnavailableError)
+    assert str(error).startswith(
+        "list_namespaces: the catalog's server did not respond: "
+        f"http://catalog:8181/v1/namespace/$/list: {reason}. Try again"
+    )

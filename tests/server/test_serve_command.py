@@ -312,7 +312,10 @@ def test_clients_work_and_limits_hold_in_granian(
     lance.write_dataset(pa.table({"id": [1, 2]}), **table)
     assert lance.dataset(**table).count_rows() == 2
     missing = httpx.post(f"{url}/v1/namespace/a%2Fb/describe")
-    assert (missing.status_code, missing.json()["error"]) == (404, "Namespace not found: a/b")
+    assert (missing.status_code, missing.json()["error"]) == (
+        404,
+        "Namespace not found: a/b. Create it first, or check its spelling",
+    )
     large = httpx.post(f"{url}/v1/namespace/x/create", json={"properties": {"a": "b" * 70_000}})
     assert (large.status_code, large.json()["code"]) == (413, 13)
     assert httpx.get(f"{url}/livez", headers={"a": "b" * 50_000}).status_code == 200

@@ -116,6 +116,16 @@ def test_a_rate_is_a_number_and_a_period(rate: str, requests: int, seconds: int)
         admission.admit(settings.limits.of(ann), ann)
 
 
+def test_a_principal_has_512_concurrent_requests_by_default() -> None:
+    limits, admission, ann = Limits(), Admission(), Principal("ann")
+    slots = [admission.admit(limits.of(ann), ann) for _ in range(512)]
+    with pytest.raises(TooManyRequestsError, match="already has 512 concurrent requests"):
+        admission.admit(limits.of(ann), ann)
+    admission.admit(limits.of(Principal("bob")), Principal("bob"))
+    slots[0].leave()
+    admission.admit(limits.of(ann), ann)
+
+
 def test_a_client_that_waits_for_the_given_time_is_served(namespace: Any) -> None:
     with limited(namespace, rate="2/second") as client:
         codes = [client.get(LIST, headers=as_("ann")) for _ in range(10)]

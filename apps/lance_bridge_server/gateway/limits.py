@@ -108,7 +108,8 @@ class Limits:
     rate: Rate | None = None
     """How many requests a principal may send in a period, to all worker processes together."""
     concurrent_requests: Count | None = None
-    """How many requests of a principal may run at once, in all worker processes together."""
+    """How many requests of a principal may run at once, in all worker processes together. By
+    default 512 in each process."""
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Other limits for some principals, by name."""
 
@@ -123,6 +124,8 @@ class Limits:
 
 
 _NONE = PrincipalLimits()
+_CONCURRENT_REQUESTS = 512
+"""How many requests of a principal a process serves at once by default."""
 
 
 class TooManyRequestsError(ThrottlingError):
@@ -163,35 +166,36 @@ class Admission:
     def __init__(self, counts: RequestCounts | None = None) -> None:
         """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
+        self._own = _RunningCounts()
 
-    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot | None:
-        """Count a request, and return its slot, to leave at its end; None if it needs none.
+    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot:
+        """Count a request, and return its slot, to leave at its end.
 
         Raises:
             TooManyRequestsError: (21) the principal sends too many, or too many at once.
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
-        slot = None
-        if limits.concurrent_requests is not None:
-            slot = self._begin(limits.concurrent_requests, principal)
+        slot = self._begin(limits.concurrent_requests, principal)
         if limits.rate is not None:
             try:
                 self._count(limits.rate, principal)
             except LanceNamespaceError:
-                if slot is not None:
-                    slot.leave()
+                slot.leave()
                 raise
         return slot
 
-    def _begin(self, most: int, principal: Principal) -> Slot:
+    def _begin(self, most: int | None, principal: Principal) -> Slot:
+        """Args: most: A limit for all processes together; None for the default one of each."""
+        counts = self._own if most is None else self._counts
+        most = most or _CONCURRENT_REQUESTS
         running = _counter_name("running", principal.method, principal.name)
-        if not self._counts.begin(running, most):
+        if not counts.begin(running, most):
             raise TooManyRequestsError(
                 f"{principal.name} already has {most} concurrent requests, the limit; "
                 "nothing was done",
                 1,
             )
-        return Slot(partial(self._counts.end, running))
+        return Slot(partial(counts.end, running))
 
     def _count(self, rate: str, principal: Principal) -> None:
         requests, seconds = _parse(rate)
@@ -221,6 +225,26 @@ class Admission:
 
 def _counter_name(*parts: str) -> str:
     return json.dumps(parts)
+
+
+class _RunningCounts:
+    """Counters of the events that run in this process, by name, without a file."""
+
+    def __init__(self) -> None:
+        self._running: Counter[str] = Counter()
+
+    def begin(self, counter: str, most: int) -> bool:
+        """Count an event that lasts until `end`, unless ``most`` do. Return whether it counted."""
+        if self._running[counter] >= most:
+            return False
+        self._running[counter] += 1
+        return True
+
+    def end(self, counter: str) -> None:
+        """Uncount an event."""
+        self._running[counter] -= 1
+        if not self._running[counter]:
+            del self._running[counter]
 
 
 # -- counts of all processes -----------------------------------------------------------------------

@@ -308,7 +308,8 @@ def measure_load(seconds: float) -> list[Row]:
         entries = {"hive": {"impl": "hive", **catalog.properties, "root": catalog.root}}
         entries["lake"] = {"impl": "dir", "root": str(directory / "lake")}
         file = directory / "server.yaml"
-        file.write_text(yaml.safe_dump({"catalogs": entries, "listeners": [{"port": 0}]}))
+        config = {"catalogs": entries, "listeners": [{"port": 0}], "workers": os.cpu_count() or 1}
+        file.write_text(yaml.safe_dump(config))
         program = str(Path(sys.executable).with_name("lance-bridge"))
         gateway, pid = stack.enter_context(served([program, "serve", "--config", str(file)]))
         adapter, other = stack.enter_context(adapter_of(directory / "lake"))

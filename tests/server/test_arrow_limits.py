@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import random
 import struct
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import lance
+import lance_namespace as api
 import pyarrow as pa
 import pytest
 from core.arrow_data import to_stream
@@ -188,7 +191,7 @@ DAMAGED = pa.table({
 BY_NAME = {each.name: each for each in OPERATIONS}
 
 
-def write(namespace: Any, name: str, rows: bytes, **fields: Any) -> Any:
+def write(namespace: Any, name: str, rows: Any, **fields: Any) -> Any:
     operation = BY_NAME[name]
     request = operation.request.model_validate({"id": ["t"], **fields})
     return call_namespace(namespace, operation, [request, rows])
@@ -204,8 +207,13 @@ def write(namespace: Any, name: str, rows: bytes, **fields: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("source", [bytes, io.BytesIO])
 def test_random_damage_of_rows_is_the_request_s(
-    tmp_path: Path, name: str, fields: dict[str, Any], compression: str | None
+    tmp_path: Path,
+    name: str,
+    fields: dict[str, Any],
+    compression: str | None,
+    source: type[bytes] | type[io.BytesIO],
 ) -> None:
     directory = lance_bridge.connect("dir", root=str(tmp_path))
     whole, chance, refused = to_stream(DAMAGED, compression=compression), random.Random(7), 0
@@ -216,7 +224,7 @@ def test_random_damage_of_rows_is_the_request_s(
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
             BatchLimits(1 << 22).feed(bytes(damaged))
-            write(directory, name, bytes(damaged), **fields)
+            write(directory, name, source(damaged), **fields)
         except (InvalidInputError, TableSchemaValidationError):
             refused += 1
     assert refused > 10
@@ -236,3 +244,48 @@ def test_compressed_rows_are_counted_without_compression(
         else:
             with pytest.raises(InvalidInputError, match="at most 1 MiB of rows"):
                 write(directory, "create_table", rows, mode="overwrite")
+
+
+@pytest.mark.spec("server.md#requests")
+def test_rows_of_an_insert_into_a_directory_are_not_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "_MOST_BYTES", 1)
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    lance.write_dataset(DAMAGED, tmp_path / "t.lance")
+    file, more = io.BytesIO(ipc(DAMAGED)), DAMAGED.num_rows
+    found = write(directory, "insert_into_table", file)
+    assert (found.num_inserted_rows, found.version) == (more, 2)
+    appended = lance.dataset(tmp_path / "t.lance").to_table().slice(more)
+    assert appended.to_pylist() == DAMAGED.to_pylist()
+    with pytest.raises(InvalidInputError, match="rows at once"):
+        write(directory, "insert_into_table", io.BytesIO(ipc(DAMAGED)), mode="overwrite")
+
+
+@pytest.mark.spec("server.md#requests")
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (ipc(DAMAGED)[:-8], InvalidInputError),  # it has no mark of its end
+        (ipc(pa.table({"other": [1]})), TableSchemaValidationError),
+    ],
+)
+def test_wrong_rows_change_no_table_of_a_directory(
+    tmp_path: Path, rows: bytes, error: type[Exception]
+) -> None:
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    lance.write_dataset(DAMAGED, tmp_path / "t.lance")
+    with pytest.raises(error):
+        write(directory, "insert_into_table", io.BytesIO(rows))
+    assert lance.dataset(tmp_path / "t.lance").latest_version == 1
+
+
+@pytest.mark.spec("server.md#requests")
+def test_many_rows_are_the_first_version_of_a_declared_table_of_a_directory(
+    tmp_path: Path,
+) -> None:
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    directory.declare_table(api.DeclareTableRequest(id=["t"]))
+    write(directory, "insert_into_table", io.BytesIO(ipc(DAMAGED)))
+    first = lance.dataset(tmp_path / "t.lance").to_table()
+    assert first.to_pylist() == DAMAGED.to_pylist()

@@ -1,7 +1,7 @@
 """What pylance's namespace of a directory cannot do by itself, although tables can.
 
 It makes no table without rows, knows types by their names only, searches for the first of several
-vectors, and returns all rows of a query at once.
+vectors, takes inserted rows in memory, and returns all rows of a query at once.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from lance_bridge import locations
 from lance_bridge.dataset import (
     READ_AHEAD,
+    Rows,
     check_ranges,
     check_tag_name,
     columns_read,
@@ -238,6 +239,45 @@ METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "batch_delete_table_versions": delete_versions,
 }
 """By the names of the namespace's own methods, which they replace."""
+
+
+# -- rows that are not held in memory --------------------------------------------------------------
+
+
+def open_to_append(
+    namespace: LanceNamespace, operation: str, arguments: Sequence[Any]
+) -> lance.LanceDataset | None:
+    """Return the table of a call that appends the rows of a file.
+
+    Returns:
+        None for another call, and if the directory has to make it, also for its error.
+    """
+    if operation != "insert_into_table" or isinstance(arguments[1], bytes):
+        return None
+    request: api.InsertIntoTableRequest = arguments[0]
+    found = directory_of(namespace, request.id or ())
+    if found is None or request.branch or (request.mode or "append").lower() != "append":
+        return None
+    directory, path = found
+    try:
+        return lance.dataset(namespace_client=directory, table_id=path)
+    except (LanceNamespaceError, *LANCE_ERRORS):
+        return None
+
+
+def append(table: lance.LanceDataset, rows: Any) -> api.InsertIntoTableResponse:
+    """Append rows while they are read. Nothing is committed before their end.
+
+    Raises:
+        InvalidInputError: (13) bad rows.
+        OSError, ValueError, RuntimeError: of Lance, such as for another schema.
+    """
+    checked = Rows.from_data(rows)
+    with checked.reraise_source_error():
+        written = lance.write_dataset(checked.reader(into=table.schema), table, mode="append")
+    return api.InsertIntoTableResponse(
+        version=int(written.version), num_inserted_rows=checked.count
+    )
 
 
 # -- scans -----------------------------------------------------------------------------------------

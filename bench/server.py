@@ -247,7 +247,7 @@ def _measure_pages(client: httpx.Client, table: str) -> list[Row]:
     assert following, "the first page has all tables"
     operations = [
         _page(client, "first page", first),
-        _page(client, "second page", html.unescape(following[1]), "First page"),
+        _page(client, "second page", html.unescape(following[1]), "Previous page"),
         _page(client, "search by name", f"/ui/search?q={table}", table),
     ]
     return new + measure_in_turns(operations, 1, 0)

@@ -204,6 +204,7 @@ def _of_object(what: str, text: str) -> LanceNamespaceError | None:
 
 
 _NO_DATA = re.compile(r"Dataset at path .* was not found: Not found: \S+/_versions\b")
+_WRITTEN = "Dataset already exists: "
 _NO_DIRECTORY = "Failed to delete table directory: NotFound"
 _NO_NAMESPACE = re.compile(r"^Namespace not found: (?:parent namespace )?'?([^\s']+)'?$")
 
@@ -220,7 +221,7 @@ def _of_existence(path: Sequence[str], error: Exception) -> LanceNamespaceError 
     is_of_table = path and text.partition(": ")[2] in _names_of(path)
     if _NO_DIRECTORY in text or (is_of_table and isinstance(error, TableNotFoundError)):
         return table_not_found(path)
-    if is_of_table and isinstance(error, TableAlreadyExistsError):
+    if text.startswith(_WRITTEN) or (is_of_table and isinstance(error, TableAlreadyExistsError)):
         return table_already_exists(path)
     if isinstance(error, NamespaceNotFoundError) and (found := _NO_NAMESPACE.match(text)):
         return namespace_not_found(found[1].split("$"))

@@ -16,7 +16,11 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from core.arrow_data import to_stream
-from lance_namespace.errors import InvalidInputError, TableSchemaValidationError
+from lance_namespace.errors import (
+    InvalidInputError,
+    TableAlreadyExistsError,
+    TableSchemaValidationError,
+)
 from server.gateways import done, memory_namespace, refused, send_rows, serve_namespace
 
 import lance_bridge
@@ -247,12 +251,15 @@ def test_compressed_rows_are_counted_without_compression(
 
 
 @pytest.mark.spec("server.md#requests")
-def test_rows_of_an_insert_into_a_directory_are_not_held_in_memory(
+def test_rows_of_a_directory_are_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calling, "_MOST_BYTES", 1)
     directory = lance_bridge.connect("dir", root=str(tmp_path))
-    lance.write_dataset(DAMAGED, tmp_path / "t.lance")
+    made = write(directory, "create_table", io.BytesIO(ipc(DAMAGED)))
+    assert (Path(made.location.removeprefix("file://")).name, made.version) == ("t.lance", 1)
+    with pytest.raises(InvalidInputError, match="rows at once"):
+        write(directory, "create_table", io.BytesIO(ipc(DAMAGED)))
     file, more = io.BytesIO(ipc(DAMAGED)), DAMAGED.num_rows
     found = write(directory, "insert_into_table", file)
     assert (found.num_inserted_rows, found.version) == (more, 2)
@@ -278,6 +285,34 @@ def test_wrong_rows_change_no_table_of_a_directory(
     with pytest.raises(error):
         write(directory, "insert_into_table", io.BytesIO(rows))
     assert lance.dataset(tmp_path / "t.lance").latest_version == 1
+
+
+@pytest.mark.spec("server.md#requests")
+def test_a_table_of_a_directory_whose_rows_are_cut_can_be_created_again(tmp_path: Path) -> None:
+    directory = lance_bridge.connect("dir", root=str(tmp_path))
+    with pytest.raises(InvalidInputError):
+        write(directory, "create_table", io.BytesIO(ipc(DAMAGED)[:-8]))
+    write(directory, "create_table", io.BytesIO(ipc(DAMAGED)))
+    with pytest.raises(TableAlreadyExistsError):
+        write(directory, "create_table", io.BytesIO(ipc(DAMAGED)))
+    assert lance.dataset(tmp_path / "t.lance").count_rows() == DAMAGED.num_rows
+
+
+@pytest.mark.spec("server.md#requests")
+@pytest.mark.parametrize("name", ["", ".", "a/b", "a\0b", "x" * 300])
+def test_a_directory_is_left_alike_whether_rows_are_in_memory(tmp_path: Path, name: str) -> None:
+    found: list[object] = []
+    for source in (bytes, io.BytesIO):
+        root = tmp_path / source.__name__
+        directory = lance_bridge.connect("dir", root=str(root))
+        try:
+            write(directory, "create_table", source(ipc(DAMAGED)), id=[name])
+        except InvalidInputError as error:
+            found.append(str(error).replace(source.__name__, "root"))
+        else:
+            found.append("")
+        found.append(sorted(each.name for each in root.iterdir()))
+    assert found[:2] == found[2:]
 
 
 @pytest.mark.spec("server.md#requests")

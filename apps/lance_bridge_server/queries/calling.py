@@ -63,10 +63,10 @@ def _call(
     if (operation.is_query or has_rows) and not _is_own(namespace, arguments[0].id):
         ON_OPEN.get()()  # other libraries do not say when they read the storage
         if has_rows:
-            table = directories.open_to_append(namespace, operation.name, arguments)
-            if table is not None:
-                with readable_errors(operation.name, arguments[0].id):
-                    return directories.append(table, arguments[1])
+            with readable_errors(operation.name, arguments[0].id or ()):
+                written = directories.write_stream(namespace, operation.name, *arguments)
+            if written is not None:
+                return written
             arguments = [arguments[0], *map(_to_bytes, arguments[1:])]
     if method is not None:
         return method(namespace, *arguments)

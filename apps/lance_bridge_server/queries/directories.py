@@ -1,11 +1,12 @@
 """What pylance's namespace of a directory cannot do by itself, although tables can.
 
 It makes no table without rows, knows types by their names only, searches for the first of several
-vectors, takes inserted rows in memory, and returns all rows of a query at once.
+vectors, takes rows in memory, and returns all rows of a query at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
     TableAlreadyExistsError,
+    TableNotFoundError,
 )
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, QueryTableRequestVector
 from pydantic import BaseModel
@@ -244,40 +246,79 @@ METHODS: Final[Mapping[str, Callable[..., Any]]] = {
 # -- rows that are not held in memory --------------------------------------------------------------
 
 
-def open_to_append(
-    namespace: LanceNamespace, operation: str, arguments: Sequence[Any]
-) -> lance.LanceDataset | None:
-    """Return the table of a call that appends the rows of a file.
+def write_stream(
+    namespace: LanceNamespace, operation: str, request: Any, rows: Any
+) -> BaseModel | None:
+    """Write the rows of a file while it is read. Nothing is committed before its end.
 
     Returns:
-        None for another call, and if the directory has to make it, also for its error.
+        None if the directory has to do it, with rows in memory: only a new table, and an append to
+        the main branch of one that has a version, are written here. Nothing has been read then.
+
+    Raises:
+        InvalidInputError: (13) bad rows. A table that is new remains as a declared one.
+        TableAlreadyExistsError: (5) another client created the table meanwhile.
+        OSError, ValueError, RuntimeError: of Lance, such as for another schema.
     """
-    if operation != "insert_into_table" or isinstance(arguments[1], bytes):
+    write = _STREAMED.get(operation)
+    found = directory_of(namespace, request.id or ()) if write else None
+    if write is None or found is None or isinstance(rows, bytes):
         return None
-    request: api.InsertIntoTableRequest = arguments[0]
-    found = directory_of(namespace, request.id or ())
-    if found is None or request.branch or (request.mode or "append").lower() != "append":
+    return write(found, request, rows)
+
+
+def _append(
+    found: Found, request: api.InsertIntoTableRequest, rows: Any
+) -> api.InsertIntoTableResponse | None:
+    if request.branch or (request.mode or "append").lower() != "append":
         return None
     directory, path = found
     try:
-        return lance.dataset(namespace_client=directory, table_id=path)
+        table = lance.dataset(namespace_client=directory, table_id=path)
     except (LanceNamespaceError, *LANCE_ERRORS):
         return None
-
-
-def append(table: lance.LanceDataset, rows: Any) -> api.InsertIntoTableResponse:
-    """Append rows while they are read. Nothing is committed before their end.
-
-    Raises:
-        InvalidInputError: (13) bad rows.
-        OSError, ValueError, RuntimeError: of Lance, such as for another schema.
-    """
     checked = Rows.from_data(rows)
     with checked.reraise_source_error():
         written = lance.write_dataset(checked.reader(into=table.schema), table, mode="append")
     return api.InsertIntoTableResponse(
         version=int(written.version), num_inserted_rows=checked.count
     )
+
+
+def _create(
+    found: Found, request: api.CreateTableRequest, rows: Any
+) -> api.CreateTableResponse | None:
+    directory, path = found
+    is_plain = (request.mode or "create").lower() == "create" and not request.properties
+    # The directory declares a table with another name at a place that it does not write to.
+    if not is_plain or not all(map(_PLAIN_NAME.fullmatch, path)) or not _is_new(directory, path):
+        return None
+    checked = Rows.from_data(rows)
+    checked.require_storable()
+    with checked.reraise_source_error():
+        made = lance.write_dataset(
+            checked.reader(), namespace_client=directory, table_id=path, mode="create"
+        )
+    return api.CreateTableResponse(location=made.uri, version=int(made.version))
+
+
+def _is_new(directory: DirectoryNamespace, path: list[str]) -> bool:
+    """Return whether a table can be created: it does not exist, and its namespace does."""
+    try:
+        directory.namespace_exists(api.NamespaceExistsRequest(id=path[:-1]))
+        directory.table_exists(api.TableExistsRequest(id=path))
+    except TableNotFoundError:
+        return True
+    except (LanceNamespaceError, *LANCE_ERRORS):
+        return False
+    return False
+
+
+_PLAIN_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+_STREAMED: Final[Mapping[str, Callable[..., BaseModel | None]]] = {
+    "create_table": _create,
+    "insert_into_table": _append,
+}
 
 
 # -- scans -----------------------------------------------------------------------------------------

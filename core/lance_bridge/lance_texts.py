@@ -253,6 +253,10 @@ _MALFORMED = ("Failed to read IPC stream", "No data provided")
 """What they say of rows that they cannot read."""
 _LONG_NAME = "File name too long"
 _OTHER_SCHEMA = "Append with different schema: "
+_OTHER_ANSWER = re.compile(
+    r"Failed to parse (?:response: |error response: status=(\d{3}(?: [A-Za-z -]+)?))"
+)
+"""What the client of a REST catalog says of a response that is not of the API."""
 _NO_ANSWER = re.compile(r'Failed to execute request: reqwest::Error \{ kind: \w+, url: "([^"]*)".*')
 """What the client of a REST catalog says if its server could not be reached."""
 _HINT = "\n\tCandidate functions"
@@ -300,6 +304,16 @@ def find_silent_server(text: str) -> tuple[str, str] | None:
         return found[1], "no response in time"
     messages = _MESSAGE.findall(found[0])
     return found[1], _NUMBER.sub("", _unescape(messages[-1])) if messages else "connection lost"
+
+
+def find_other_response(text: str) -> str | None:
+    """Return the status of a response that is not of the API, such as ``502 Bad Gateway``.
+
+    Returns:
+        "200 OK" also for other successes; None for other messages.
+    """
+    found = _OTHER_ANSWER.search(without_middle(text))
+    return (found[1] or "200 OK") if found else None
 
 
 def find_other_schema(text: str) -> str:

@@ -7,7 +7,7 @@ none. This is the one place that knows these texts by their meaning; `lance_text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from lance_namespace.errors import (
@@ -16,6 +16,7 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TableBranchAlreadyExistsError,
@@ -28,6 +29,8 @@ from lance_namespace.errors import (
     TableTagAlreadyExistsError,
     TableTagNotFoundError,
     TableVersionNotFoundError,
+    ThrottlingError,
+    UnauthenticatedError,
 )
 
 from . import lance_texts
@@ -237,12 +240,25 @@ def _names_of(path: Sequence[str]) -> set[str]:
 # -- servers ---------------------------------------------------------------------------------------
 
 
+_ERROR_BY_STATUS: Mapping[str, type[LanceNamespaceError]] = {
+    "401": UnauthenticatedError,
+    "403": PermissionDeniedError,
+    "429": ThrottlingError,
+}
+"""For responses of proxies, and of servers of something else; others may pass."""
+
+
 def _of_server(operation: str, text: str) -> LanceNamespaceError | None:
-    """Return the error for a REST catalog whose server did not respond."""
-    found = lance_texts.find_silent_server(text)
-    if found is None:
+    """Return the error for a REST catalog whose server did not respond as one of the API."""
+    if status := lance_texts.find_other_response(text):
+        return _ERROR_BY_STATUS.get(status[:3], ServiceUnavailableError)(
+            f"{operation}: the catalog's server responded with {status}, and not as a server of "
+            "the Lance REST API. Check that uri has its address and path, and that it runs"
+        )
+    silent = lance_texts.find_silent_server(text)
+    if silent is None:
         return None
-    url, reason = found
+    url, reason = silent
     address = url.partition("?")[0]
     return ServiceUnavailableError(
         f"{operation}: the catalog's server did not respond: {address}: {reason}. Try again, or "

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import lance
@@ -21,6 +24,7 @@ from lance_namespace.errors import (
 )
 from servers.processes import free_port, without_privileges
 
+import lance_bridge
 from lance_bridge.errors import as_namespace_error, translate_lance_errors
 from lance_bridge.lance_texts import (
     NO_CREDENTIALS,
@@ -32,7 +36,7 @@ from lance_bridge.lance_texts import (
     is_for_developers,
     without_places,
 )
-from lance_bridge.native_errors import readable_error
+from lance_bridge.native_errors import readable_error, readable_errors
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#exit-codes")]
 
@@ -369,3 +373,55 @@ def test_a_server_that_does_not_respond_is_named_with_the_reason(source: str, re
         "list_namespaces: the catalog's server did not respond: "
         f"http://catalog:8181/v1/namespace/$/list: {reason}. Try again"
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("200 OK", ErrorCode.SERVICE_UNAVAILABLE),
+        ("301 Moved Permanently", ErrorCode.SERVICE_UNAVAILABLE),
+        ("401 Unauthorized", ErrorCode.UNAUTHENTICATED),
+        ("403 Forbidden", ErrorCode.PERMISSION_DENIED),
+        ("404 Not Found", ErrorCode.SERVICE_UNAVAILABLE),
+        ("429 Too Many Requests", ErrorCode.THROTTLING),
+        ("502 Bad Gateway", ErrorCode.SERVICE_UNAVAILABLE),
+    ],
+)
+def test_a_server_of_something_else_is_no_catalog(status: str, code: ErrorCode) -> None:
+    with _answering(status) as url:
+        namespace = lance_bridge.connect("rest", uri=url)
+        with (
+            pytest.raises(LanceNamespaceError) as raised,
+            readable_errors("list_tables", ["a"]),
+        ):
+            namespace.list_tables(lance_namespace.ListTablesRequest(id=["a"]))
+    assert raised.value.code == code
+    assert str(raised.value).startswith(
+        f"list_tables: the catalog's server responded with {status}"
+    )
+    assert "html" not in str(raised.value)
+
+
+@contextmanager
+def _answering(status: str) -> Iterator[str]:
+    """Serve a page with a status at each path; yield the URL."""
+    page = b"<html>a page</html>"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(int(status[:3]))
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

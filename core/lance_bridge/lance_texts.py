@@ -163,7 +163,7 @@ def _from_expression(text: str) -> str:
     text = _KINDS.sub("", text, count=1) if text.startswith("Invalid user input: ") else text
     statement = _STATEMENT.search(text)
     if statement is not None:
-        return _describe_syntax(statement["reason"], statement["sql"])
+        return describe_syntax(statement["reason"], statement["sql"])
     if step := _STEP.search(text):
         rest = text[step.end() :]
         text = rest.removesuffix(")") if rest.count(")") > rest.count("(") else rest
@@ -172,8 +172,13 @@ def _from_expression(text: str) -> str:
     return _PLAN.sub(r"\1", text)
 
 
-def _describe_syntax(reason: str, sql: str) -> str:
-    """Return what is wrong with an expression, which may be in brackets that are not its own."""
+def describe_syntax(reason: str, sql: str) -> str:
+    """Return what a parser found wrong with an expression.
+
+    Args:
+        reason: Its message.
+        sql: The expression, which may be in brackets that are not its own.
+    """
     reason = _PARSER_PLACE.sub("", reason)
     found = _PARSER.search(reason)
     if found is None:

@@ -126,9 +126,9 @@ _LIST = ", ".join(map(str, range(20)))
         ("id = ?", "placeholder"),
         ("x -> x + 1", "LAMBDA"),
         ("id) or (id", "bracket"),
-        ("id = 1; drop table t", "found: ;"),
-        ("id = 1 union select 1", "found: union"),
-        ("id >", "Expected: an expression"),
+        ("id = 1; drop table t", "found ;"),
+        ("id = 1 union select 1", "found union"),
+        ("id >", "expected an expression"),
         ("/*", "comment"),
         ("word = 'x", "Unterminated"),
         (f"id in ({_LIST}, other())", "function other"),
@@ -146,6 +146,22 @@ def test_other_expressions_are_refused(expression: str, words: str) -> None:
         allowed_sql.check_expression(expression)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("id >", "expected an expression, found the end"),
+        ("id = 1 union select 1", "expected ), found union"),
+        ("lower(word", "expected ), found the end"),
+    ],
+)
+def test_wrong_syntax_is_described_without_the_statement_around_it(
+    expression: str, problem: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        allowed_sql.check_expression(expression)
+    assert str(caught.value) == f"The expression {expression!r} cannot be planned: {problem}"
 
 
 BY_NAME = {each.name: each for each in OPERATIONS}

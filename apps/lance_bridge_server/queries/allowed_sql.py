@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from lance_bridge.dataset import require_sound
 from lance_bridge.errors import invalid
+from lance_bridge.lance_texts import describe_syntax
 
 MAX_DEPTH = 200
 """How deep the tree of an expression may be, but for ``and`` and ``or``."""
@@ -199,7 +200,7 @@ _NESTED = "/*"
 _NAME = re.compile(r"[\w .]{1,500}")
 """The path of a field, which need not be SQL: it calls no function, and nothing in it is nested."""
 _WORD = re.compile(r"\w+|[^\w\s]")
-_PLACE = re.compile(r" at Line: \d+, Column: \d+")
+_PARSER_PREFIX = "sql parser error: "
 
 
 def check_request(request: Any) -> None:
@@ -258,8 +259,8 @@ def _parse(expression: str) -> Any:
         # In brackets, on a line of its own: it may end in a comment.
         [statement] = sqloxide.parse_sql(sql=f"SELECT 1 WHERE ({text}\n)", dialect="generic")
     except ValueError as error:
-        why = _PLACE.sub("", str(error).splitlines()[-1]).strip()
-        raise invalid(why) from None
+        reason = str(error).splitlines()[-1].strip().removeprefix(_PARSER_PREFIX)
+        raise invalid(describe_syntax(reason, f"({text})")) from None
     tree = statement["Query"]["body"]["Select"]["selection"]
     if not isinstance(tree, dict) or "Nested" not in tree:
         raise invalid("it is not one expression")

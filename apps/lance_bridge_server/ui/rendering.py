@@ -141,6 +141,14 @@ def format_time(millis: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def format_iso_time(text: str) -> str:
+    """Return a time in ISO 8601 as `format_time` does; other texts unchanged."""
+    try:
+        return format_time(round(datetime.fromisoformat(text).timestamp() * 1000))
+    except ValueError:
+        return text
+
+
 def _read_files() -> dict[str, bytes]:
     folder = files(__package__) / "static"
     return {name: (folder / name).read_bytes() for name in _MEDIA_TYPES}
@@ -161,7 +169,11 @@ def _environment() -> Environment:
     )
     made.globals.update(address=address, static=_static_address, navigation=NAVIGATION)
     made.filters.update(
-        bytes=format_bytes, count=format_count, seconds=format_seconds, time=format_time
+        bytes=format_bytes,
+        count=format_count,
+        iso_time=format_iso_time,
+        seconds=format_seconds,
+        time=format_time,
     )
     return made
 

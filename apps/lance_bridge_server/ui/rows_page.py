@@ -256,6 +256,7 @@ class Heading:
     """``ascending`` or ``descending`` if rows are sorted by it."""
     about: str = ""
     """The address of the statistics of the column."""
+    is_number: bool = False
 
 
 @dataclass(frozen=True)
@@ -410,12 +411,13 @@ class RowsView:
     def _heading(self, name: str) -> Heading:
         column = self.columns.get(name)
         if column is None or self.sample is None:
-            return Heading(name.removeprefix("_").replace("_", " "), "")
+            return Heading(name.removeprefix("_").replace("_", " "), "", is_number=True)
         is_sorted = column.kind in _SORTED_KINDS
         link = self.page_of(self.query.sorted_by(name)) if is_sorted else ""
         type_ = temporal_text(self.sample.table.schema.field(name).type) or column.type
         about = address("column", self.path, at=self.state.text, column=name)
-        return Heading(name, type_, link, self.query.order_of(name), about)
+        order, is_number = self.query.order_of(name), column.kind == "number"
+        return Heading(name, type_, link, order, about, is_number)
 
     def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
         kind = self._kind(name)
@@ -507,6 +509,8 @@ def _row_range(view: RowsView, total: int | None) -> str:
         return "No rows"
     first = view.query.offset + 1
     of_all = "" if total is None else f" of {total:,}"
+    if len(view.lines) == 1:
+        return f"Row {first:,}{of_all}"
     return f"Rows {first:,}{_DASH}{first + len(view.lines) - 1:,}{of_all}"
 
 

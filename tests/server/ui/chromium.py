@@ -42,7 +42,6 @@ _FLAGS = (
     "--disable-sync",
 )
 DESKTOP, PHONE = (1280, 900), (390, 844)
-_SERIOUS = ("serious", "critical")
 
 
 def _skip(reason: str) -> NoReturn:
@@ -93,8 +92,8 @@ class Tab:
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url("**/ui")
 
-    def serious_findings(self, **options: Any) -> list[str]:
-        """Return what axe finds that is serious or critical. Options are those of ``axe.run``."""
+    def findings(self, **options: Any) -> list[str]:
+        """Return what axe finds. Options are those of ``axe.run``."""
         if not AXE.exists():
             _skip("axe is not fetched")
         if not self.page.evaluate("typeof axe === 'object'"):
@@ -103,7 +102,6 @@ class Tab:
         return [
             f"{each['id']}: {node['html'][:200]} ({node['failureSummary']})"
             for each in found["violations"]
-            if each["impact"] in _SERIOUS
             for node in each["nodes"]
         ]
 

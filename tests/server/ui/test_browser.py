@@ -114,11 +114,11 @@ def assert_accessible(tab: Tab) -> None:
     """
     page = tab.page
     page.emulate_media(color_scheme="light")
-    assert tab.serious_findings() == []
+    assert tab.findings() == []
     page.emulate_media(color_scheme="dark")
-    assert tab.serious_findings(runOnly={"type": "rule", "values": [CONTRAST]}) == []
+    assert tab.findings(runOnly={"type": "rule", "values": [CONTRAST]}) == []
     page.set_viewport_size(_size(PHONE))
-    assert tab.serious_findings(rules={CONTRAST: {"enabled": False}}) == []
+    assert tab.findings(rules={CONTRAST: {"enabled": False}}) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     header = page.locator("header.top").bounding_box()
     assert header is not None
@@ -268,7 +268,7 @@ def test_the_keyboard_leads_past_the_navigation(ann: Tab) -> None:
 def test_figures_are_filled_in_and_sorted(ann: Tab) -> None:
     page = ann.page
     ann.open("/ui/namespace/prod/sales")
-    rows = page.get_by_role("region", name="Tables").locator("tbody tr")
+    rows = page.get_by_role("region", name="List of tables").locator("tbody tr")
     articles = rows.filter(has=page.get_by_role("link", name="articles", exact=True))
     expect(articles.get_by_role("cell", name="75", exact=True)).to_be_visible()
     expect(rows.filter(has_text="orders")).to_contain_text("no data yet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,7 +131,9 @@ def test_catalogs_that_may_not_be_seen_are_not_shown(url: str) -> None:
 
 def test_the_audit_log_is_for_those_who_may_read_it(url: str) -> None:
     Browser(url, "ann").get("/ui/table/good/sales/articles")
-    assert "good.sales.articles" in page_of(url, "ann").cells
+    page = page_of(url, "ann")
+    assert "good.sales.articles" in page.cells
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page.text.partition("Audit log")[2])
     assert "Audit log" not in page_of(url, "bob").text
 
 

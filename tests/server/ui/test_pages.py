@@ -61,6 +61,7 @@ def test_links_lead_from_the_catalogs_to_rows(get: GetPage) -> None:
     table = get(tables.links["articles"])
     rows = get(table.links["Rows"])
     assert "Rows 1\N{EN DASH}20 of 75" in rows.text
+    assert "Row 1 of 1" in get(f"/ui/rows/{ARTICLES}", filter="id = 7").text
     assert {"5", "Black clock 5", "16.25"} <= set(rows.cells)
 
 

@@ -254,6 +254,14 @@ def test_show_completion_prints_the_shells_script() -> None:
 
 
 @pytest.mark.spec("cli.md#quickstart")
+def test_the_quickstart_names_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = run("quickstart", str(tmp_path / "file" / "new"), code=2)
+    assert "new cannot be created: Not a directory; choose another directory" in said(ended.stderr)
+    assert ended.stdout == ""
+
+
+@pytest.mark.spec("cli.md#quickstart")
 def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     for place in (tmp_path, tmp_path / "mine"):

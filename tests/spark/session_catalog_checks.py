@@ -131,7 +131,7 @@ def check_lance_tables_are_renamed_and_dropped_with_their_data(db: Database) -> 
     location = Path(urlparse(db.described(other)["Location"]).path)
     db.sql(f"DROP TABLE {other}")
     assert not location.exists()
-    assert failure_of(lambda: db.spark.table(other)) is not None
+    assert failure_of(lambda: db.spark.table(other).collect()) is not None
 
 
 def check_a_new_session_knows_the_tables(db: Database) -> None:

@@ -42,6 +42,7 @@ from lance_bridge_server.access.authentication import Principal
 from lance_bridge_server.app import create_app
 from lance_bridge_server.config import ServerSettings
 from lance_bridge_server.gateway import gateway as gateway_module
+from lance_bridge_server.gateway import limits as limits_module
 from lance_bridge_server.gateway.gateway import Gateway
 from lance_bridge_server.gateway.limits import (
     Admission,
@@ -118,12 +119,27 @@ def test_a_rate_is_a_number_and_a_period(rate: str, requests: int, seconds: int)
 
 def test_a_principal_has_512_concurrent_requests_by_default() -> None:
     limits, admission, ann = Limits(), Admission(), Principal("ann")
-    slots = [admission.admit(limits.of(ann), ann) for _ in range(512)]
+    for _ in range(512):
+        assert admission.admit(limits.of(ann), ann) is None
     with pytest.raises(TooManyRequestsError, match="already has 512 concurrent requests"):
         admission.admit(limits.of(ann), ann)
     admission.admit(limits.of(Principal("bob")), Principal("bob"))
-    slots[0].leave()
-    admission.admit(limits.of(ann), ann)
+
+
+def test_requests_are_counted_until_they_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits_module, "_CONCURRENT_REQUESTS", 1)
+    slow = Slow()
+    with limited(slow) as client, ThreadPoolExecutor(1) as threads:
+        running = threads.submit(client.post, f"{TABLE}/describe", headers=as_("ann"))
+        assert slow.begun.acquire(timeout=30)
+        answer = client.post(f"{TABLE}/describe", headers=as_("ann"))
+        assert "ann already has 1 concurrent requests" in refused(answer, 429, 21)
+        assert client.get("/ui", headers=as_("ann")).status_code == 429
+        slow.go_on.set()
+        done(running.result(30))
+        for _ in range(3):
+            done(client.post(f"{TABLE}/describe", headers=as_("ann")))
+            refused(client.post(f"{TABLE}/nothing", headers=as_("ann")), 404, 13)
 
 
 def test_a_client_that_waits_for_the_given_time_is_served(namespace: Any) -> None:

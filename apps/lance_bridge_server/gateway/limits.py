@@ -166,36 +166,41 @@ class Admission:
     def __init__(self, counts: RequestCounts | None = None) -> None:
         """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
-        self._own = _RunningCounts()
+        self.running = Counter[tuple[str, str]]()
+        """The requests of this process that have no slot, by method and name of the principal."""
 
-    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot:
-        """Count a request, and return its slot, to leave at its end.
+    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot | None:
+        """Count a request.
+
+        Returns:
+            Its slot, to leave at its end; None if it has none, and is counted in `running`.
 
         Raises:
             TooManyRequestsError: (21) the principal sends too many, or too many at once.
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
-        slot = self._begin(limits.concurrent_requests, principal)
+        slot, most = None, limits.concurrent_requests
+        who = (principal.method, principal.name)
+        if most is not None:
+            slot = self._begin(most, principal)
+        elif self.running[who] >= _CONCURRENT_REQUESTS:
+            raise _too_many_error(principal, _CONCURRENT_REQUESTS)
         if limits.rate is not None:
             try:
                 self._count(limits.rate, principal)
             except LanceNamespaceError:
-                slot.leave()
+                if slot is not None:
+                    slot.leave()
                 raise
+        if slot is None:
+            self.running[who] += 1
         return slot
 
-    def _begin(self, most: int | None, principal: Principal) -> Slot:
-        """Args: most: A limit for all processes together; None for the default one of each."""
-        counts = self._own if most is None else self._counts
-        most = most or _CONCURRENT_REQUESTS
+    def _begin(self, most: int, principal: Principal) -> Slot:
         running = _counter_name("running", principal.method, principal.name)
-        if not counts.begin(running, most):
-            raise TooManyRequestsError(
-                f"{principal.name} already has {most} concurrent requests, the limit; "
-                "nothing was done",
-                1,
-            )
-        return Slot(partial(counts.end, running))
+        if not self._counts.begin(running, most):
+            raise _too_many_error(principal, most)
+        return Slot(partial(self._counts.end, running))
 
     def _count(self, rate: str, principal: Principal) -> None:
         requests, seconds = _parse(rate)
@@ -223,28 +228,14 @@ class Admission:
         self._counts.add(_counter_name("failures", rate, address), *_parse(rate))
 
 
+def _too_many_error(principal: Principal, most: int) -> TooManyRequestsError:
+    return TooManyRequestsError(
+        f"{principal.name} already has {most} concurrent requests, the limit; nothing was done", 1
+    )
+
+
 def _counter_name(*parts: str) -> str:
     return json.dumps(parts)
-
-
-class _RunningCounts:
-    """Counters of the events that run in this process, by name, without a file."""
-
-    def __init__(self) -> None:
-        self._running: Counter[str] = Counter()
-
-    def begin(self, counter: str, most: int) -> bool:
-        """Count an event that lasts until `end`, unless ``most`` do. Return whether it counted."""
-        if self._running[counter] >= most:
-            return False
-        self._running[counter] += 1
-        return True
-
-    def end(self, counter: str) -> None:
-        """Uncount an event."""
-        self._running[counter] -= 1
-        if not self._running[counter]:
-            del self._running[counter]
 
 
 # -- counts of all processes -----------------------------------------------------------------------

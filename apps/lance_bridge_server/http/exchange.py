@@ -166,10 +166,18 @@ class Exchange:
         await self._send(message)
 
     def _leave_slot(self) -> None:
-        """Leave the request's slot, unless it has been left."""
-        slot: Slot | None = self._state.pop("slot", None)
+        """Leave the request's slot, or uncount it, unless that was done already."""
+        if "slot" not in self._state:
+            return
+        slot: Slot | None = self._state.pop("slot")
         if slot is not None:
             slot.leave()
+            return
+        principal, running = self._state["principal"], self._process.admission.running
+        who = (principal.method, principal.name)
+        running[who] -= 1
+        if not running[who]:
+            del running[who]
 
     def record_error(self, error: Exception) -> None:
         """Record an error that ended a response after its status was sent."""

@@ -487,7 +487,7 @@ SCANS: dict[str, dict[str, Any]] = {
     "nothing": {"filter": "id > 100"},
 }
 OTHERS: dict[str, dict[str, Any]] = {
-    "search": {"k": 1, "vector": {"single_vector": [1.0, 2.0]}},
+    "search": {"k": 1, "vector_column": "id", "vector": {"single_vector": [1.0, 2.0]}},
     "text": {"k": 1, "full_text_query": {"string_query": {"query": "a"}}},
     "option": {"fast_search": True},
     "branch": {"branch": "dev"},
@@ -538,6 +538,28 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(DirectoryNamespace, "query_table", note)
     return kept
+
+
+@pytest.mark.quick
+@pytest.mark.spec("server.md#lancedb")
+def test_a_directory_searches_the_only_column_with_vectors(tmp_path: Path) -> None:
+    namespace = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.0, 1.0, 2.0, 3.0], pa.float32()), 2)
+    lance.write_dataset(pa.table({"id": [1, 2], "v": vectors}), tmp_path / "one.lance")
+    lance.write_dataset(pa.table({"a": vectors, "b": vectors}), tmp_path / "two.lance")
+    near: dict[str, Any] = {"vector": {"single_vector": [2.0, 3.0]}, "k": 1}
+    assert read_query(namespace, request("one", **near))["id"].to_pylist() == [2]
+    several = {"vector": {"multi_vector": [[0.0, 1.0], [2.0, 3.0]]}, "k": 1}
+    assert read_query(namespace, request("one", **several))["id"].to_pylist() == [1, 2]
+    for name in ("explain_table_query_plan", "analyze_table_query_plan"):
+        operation = BY_NAME[name]
+        query = {"id": ["one"], **near}
+        fields = query if name.startswith("analyze") else {"id": ["one"], "query": query}
+        plan = call_namespace(namespace, operation, [operation.request.model_validate(fields)])
+        assert "KNN" in str(plan)
+    with pytest.raises(InvalidInputError, match="several columns with vectors: name one of a, b"):
+        read_query(namespace, request("two", **near))
+    assert read_query(namespace, request("two", vector_column="b", **near)).num_rows == 1
 
 
 @pytest.mark.quick

@@ -1,14 +1,15 @@
 """What pylance's namespace of a directory cannot do by itself, although tables can.
 
 It makes no table without rows, knows types by their names only, searches for the first of several
-vectors, takes rows in memory, and returns all rows of a query at once.
+vectors and in a column called ``vector``, takes rows in memory, and returns all rows of a query at
+once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import lance
 import lance_namespace as api
@@ -35,6 +36,7 @@ from lance_bridge.dataset import (
     needed_versions,
     scan_limits,
 )
+from lance_bridge.dataset.searches import default_column
 from lance_bridge.errors import LANCE_ERRORS, display, invalid, unsupported
 from lance_bridge_federated import FederatedNamespace
 
@@ -121,7 +123,11 @@ def _name_of(data_type: Mapping[str, Any]) -> str:
 
 
 def query_table(namespace: LanceNamespace, found: Found, request: api.QueryTableRequest) -> Any:
-    """Query a table, also with several vectors: their rows have the number of the vector."""
+    """Query a table, also with several vectors: their rows have the number of the vector.
+
+    Vectors are searched in the only column that has some, as LanceDB's clients expect.
+    """
+    request = _with_vector_column(found, request)
     vectors = request.vector.multi_vector if request.vector else None
     if not vectors:
         return _query(namespace, found, request)
@@ -135,6 +141,38 @@ def query_table(namespace: LanceNamespace, found: Found, request: api.QueryTable
         for i, table in enumerate(tables)
     ]
     return pa.concat_tables(numbered).to_reader()
+
+
+QueryT = TypeVar("QueryT", api.QueryTableRequest, api.AnalyzeTableQueryPlanRequest)
+
+
+def _with_vector_column(found: Found, request: QueryT) -> QueryT:
+    vector = request.vector
+    has_vector = vector is not None and (vector.single_vector or vector.multi_vector)
+    if request.vector_column or not has_vector:
+        return request
+    directory, path = found
+    try:
+        schema = lance.dataset(namespace_client=directory, table_id=path).schema
+    except (LanceNamespaceError, *LANCE_ERRORS):
+        return request  # the namespace says why
+    column = default_column(schema, display(path))
+    return request.model_copy(update={"vector_column": column})
+
+
+def explain_plan(
+    namespace: LanceNamespace, found: Found, request: api.ExplainTableQueryPlanRequest
+) -> str:
+    """Explain the plan of a query, which names its column as in `query_table`."""
+    query = _with_vector_column(found, request.query)
+    return namespace.explain_table_query_plan(request.model_copy(update={"query": query}))
+
+
+def analyze_plan(
+    namespace: LanceNamespace, found: Found, request: api.AnalyzeTableQueryPlanRequest
+) -> str:
+    """Run a query, which names its column as in `query_table`, and return its plan."""
+    return namespace.analyze_table_query_plan(_with_vector_column(found, request))
 
 
 def _query(namespace: LanceNamespace, found: Found, request: api.QueryTableRequest) -> Any:
@@ -233,8 +271,10 @@ def _require_not_needed(found: Found, request: api.BatchDeleteTableVersionsReque
 
 METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "alter_table_alter_columns": alter_columns,
+    "analyze_table_query_plan": analyze_plan,
     "create_table": create_table,
     "create_table_tag": create_tag,
+    "explain_table_query_plan": explain_plan,
     "query_table": query_table,
     "create_table_version": create_version,
     "describe_table_version": describe_version,

@@ -91,7 +91,7 @@ def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -
         _refuse_options(request)
         return None
     _check_numbers(request)
-    path = request.vector_column or _default_column(dataset, table.name)
+    path = request.vector_column or default_column(dataset.schema, table.name)
     field = paths.find_column(dataset, table, path).field.to_arrow()
     dtype = index_types.vector_of(field)
     if dtype is None:
@@ -180,9 +180,16 @@ def _distance_type(name: str | None) -> str | None:
     return name
 
 
-def _default_column(dataset: lance.LanceDataset, table: str) -> str:
-    """Return the only column with vectors, or the one named ``vector``."""
-    found = [paths.canonical(each) for each in _vector_fields(dataset.schema)]
+def default_column(schema: pa.Schema, table: str) -> str:
+    """Return the only column with vectors, or the one named ``vector``.
+
+    Args:
+        table: The name of the table, for the error.
+
+    Raises:
+        InvalidInputError: (13) there is none, or there are several.
+    """
+    found = [paths.canonical(each) for each in _vector_fields(schema)]
     if len(found) == 1:
         return found[0]
     if DEFAULT_COLUMN in found:

@@ -32,11 +32,11 @@ from lance_bridge.dataset import (
     check_ranges,
     check_tag_name,
     columns_read,
+    default_vector_column,
     has_dictionary,
     needed_versions,
     scan_limits,
 )
-from lance_bridge.dataset.searches import default_column
 from lance_bridge.errors import LANCE_ERRORS, display, invalid, unsupported
 from lance_bridge_federated import FederatedNamespace
 
@@ -156,7 +156,7 @@ def _with_vector_column(found: Found, request: QueryT) -> QueryT:
         schema = lance.dataset(namespace_client=directory, table_id=path).schema
     except (LanceNamespaceError, *LANCE_ERRORS):
         return request  # the namespace says why
-    column = default_column(schema, display(path))
+    column = default_vector_column(schema, display(path))
     return request.model_copy(update={"vector_column": column})
 
 

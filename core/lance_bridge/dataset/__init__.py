@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         version_key,
     )
     from .rows import Rows
-    from .searches import parse_full_text, parse_nearest
+    from .searches import default_vector_column, parse_full_text, parse_nearest
     from .tags_and_branches import list_branches, list_tags
     from .transactions import VersionChange, change_of_version, list_transactions
     from .update_delete_merge import delete_rows
@@ -97,7 +97,8 @@ __all__ = [
     "TableStatistics", "VersionChange", "VersionSummary", "align", "alter_columns",
     "batch_rows", "branches_of", "canonical", "change_of_version", "check_predicate",
     "check_ranges", "check_tag_name", "clean_up", "columns_in", "columns_read", "compact",
-    "count_rows", "create_table", "default_index_name", "delete_rows", "describe_indices",
+    "count_rows", "create_table", "default_index_name", "default_vector_column", "delete_rows",
+    "describe_indices",
     "directory_of", "drop_columns", "field_ids", "find_column", "fixed_width", "has_dictionary",
     "in_brackets", "index_options", "large_row_bytes", "list_branches", "list_indices",
     "list_tags", "list_transactions", "metadata_of", "needed_versions", "not_written",
@@ -169,7 +170,7 @@ _MODULES = {
         "siblings",
     ),
     "query": ("has_dictionary",),
-    "searches": ("parse_full_text", "parse_nearest"),
+    "searches": ("default_vector_column", "parse_full_text", "parse_nearest"),
     "read": (
         "TableStatistics",
         "VersionSummary",

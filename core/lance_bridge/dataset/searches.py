@@ -91,7 +91,7 @@ def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -
         _refuse_options(request)
         return None
     _check_numbers(request)
-    path = request.vector_column or default_column(dataset.schema, table.name)
+    path = request.vector_column or default_vector_column(dataset.schema, table.name)
     field = paths.find_column(dataset, table, path).field.to_arrow()
     dtype = index_types.vector_of(field)
     if dtype is None:
@@ -180,7 +180,7 @@ def _distance_type(name: str | None) -> str | None:
     return name
 
 
-def default_column(schema: pa.Schema, table: str) -> str:
+def default_vector_column(schema: pa.Schema, table: str) -> str:
     """Return the only column with vectors, or the one named ``vector``.
 
     Args:

@@ -231,15 +231,15 @@ def quickstart(
     """
     if not _is_new_or_empty(directory):
         raise usage_error(f"{directory} is not an empty directory: choose another one")
+    root = str(directory.absolute())
+    program = QUICKSTART.format(root=root)
+    print_line(f"Running this program:\n\n{program}\nOutput:\n")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise usage_error(
             f"{directory} cannot be created: {error.strerror}; choose another directory"
         ) from error
-    root = str(directory.absolute())
-    program = QUICKSTART.format(root=root)
-    print_line(f"Running this program:\n\n{program}\nOutput:\n")
     from lance_bridge.errors import translate_lance_errors  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error(), translate_lance_errors(f"The table cannot be written to {root}"):

@@ -240,16 +240,20 @@ def test_large_rows_are_written_to_a_directory(tmp_path: Path, *, is_root: bool)
 
 
 @pytest.mark.spec("server.md#requests")
-def test_more_rows_than_a_server_holds_are_refused(
+def test_more_rows_than_a_server_holds_are_refused_only_by_what_holds_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calling, "_MOST_BYTES", 4 << 20)
     lake = FederatedNamespace({"lake": lance_bridge.connect("dir", {"root": str(tmp_path)})})
     with serve_namespace(lake) as url:
         db = lancedb.connect("db://lake", api_key="k", host_override=url)
-        with pytest.raises(ValueError, match="at most 4 MiB of rows at once"):
-            db.create_table("t", LARGE)
-        assert db.create_table("t", LARGE.slice(0, 100_000)).count_rows() == 100_000
+        table = db.create_table("t", LARGE)
+        table.add(LARGE)
+        merge = table.merge_insert("id").when_matched_update_all()
+        with pytest.raises(HttpError, match="at most 4 MiB of rows at once"):
+            merge.execute(LARGE)
+        merge.execute(LARGE.slice(0, 100_000))
+        assert table.count_rows() == 2 * LARGE.num_rows
 
 
 # -- caches ----------------------------------------------------------------------------------------

@@ -48,14 +48,14 @@ class State:
         ids: Those of its rows.
         versions: Versions whose rows are remembered.
         labels: Tags and branches by name, with the version of each.
-        indices: Returns the names of its indices.
+        indices: Returns the columns of its indices by name.
     """
 
     columns: Columns
     ids: list[int] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
-    indices: Callable[[], list[str]] = list
+    indices: Callable[[], dict[str, list[str]]] = dict
     next_id: int = 0
 
 
@@ -284,10 +284,11 @@ class Changes:
         return Change(statement, f"SELECT {values} FROM {{t}}", columns)
 
     def _retype_column(self) -> Change | None:
+        indexed = {each for columns in self._state.indices().values() for each in columns}
         found = {
             name: WIDER[type_.sql]
             for name, type_ in self._columns.items()
-            if isinstance(type_, Plain) and type_.sql in WIDER
+            if isinstance(type_, Plain) and type_.sql in WIDER and name not in indexed
         }
         if not found:
             return None
@@ -380,7 +381,7 @@ class Changes:
         return Change("CALL prod.system.optimize_indices('{t}')")
 
     def _drop_index(self) -> Change | None:
-        names = self._state.indices()
+        names = [*self._state.indices()]
         if not names:
             return None
         return Change(f"CALL prod.system.drop_index('{{t}}', '{self._chance.choice(names)}')")

@@ -101,7 +101,7 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
             _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         request.state.principal = principal = await gateway.authenticate(request)
         request.state.limits = limits = gateway.limits.of(principal)
-        request.state.slot = process.admission.admit(limits, principal)
+        process.admission.admit(request.scope["state"], limits, principal)
         limit = TimeLimit(min(gateway.limits.operation_seconds, requested_seconds(request.headers)))
         size = int(request.headers.get("content-length") or 0)
         is_small = size <= LARGE_BODY and "transfer-encoding" not in request.headers

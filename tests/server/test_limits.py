@@ -112,18 +112,18 @@ def test_a_rate_is_a_number_and_a_period(rate: str, requests: int, seconds: int)
     settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": {"rate": rate}})
     admission, ann = Admission(), Principal("ann")
     for _ in range(requests):
-        admission.admit(settings.limits.of(ann), ann)
+        admission.admit({}, settings.limits.of(ann), ann)
     with pytest.raises(TooManyRequestsError, match=f"{requests} requests per {seconds} s;"):
-        admission.admit(settings.limits.of(ann), ann)
+        admission.admit({}, settings.limits.of(ann), ann)
 
 
 def test_a_principal_has_512_concurrent_requests_by_default() -> None:
     limits, admission, ann = Limits(), Admission(), Principal("ann")
     for _ in range(512):
-        assert admission.admit(limits.of(ann), ann) is None
+        admission.admit({}, limits.of(ann), ann)
     with pytest.raises(TooManyRequestsError, match="already has 512 concurrent requests"):
-        admission.admit(limits.of(ann), ann)
-    admission.admit(limits.of(Principal("bob")), Principal("bob"))
+        admission.admit({}, limits.of(ann), ann)
+    admission.admit({}, limits.of(Principal("bob")), Principal("bob"))
 
 
 def test_requests_are_counted_until_they_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:

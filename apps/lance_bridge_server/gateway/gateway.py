@@ -309,7 +309,7 @@ class Gateway:
         Raises:
             CatalogUnavailableError: (17) the catalog does not respond.
         """
-        # A request has no slot if it has no principal to count it for.
+        # A request has a slot if its principal has a limit of all processes.
         slot: Slot | None = getattr(request.state, "slot", None)
         principal: Principal | None = getattr(request.state, "principal", None)
         owner = principal.name if principal else ""

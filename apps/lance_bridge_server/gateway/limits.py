@@ -10,12 +10,12 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError, ThrottlingError
 from pydantic import AfterValidator, ConfigDict, Field
@@ -166,14 +166,17 @@ class Admission:
     def __init__(self, counts: RequestCounts | None = None) -> None:
         """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
-        self.running = Counter[tuple[str, str]]()
+        self._running = Counter[tuple[str, str]]()
         """The requests of this process that have no slot, by method and name of the principal."""
 
-    def admit(self, limits: PrincipalLimits, principal: Principal) -> Slot | None:
-        """Count a request.
+    def admit(
+        self, state: MutableMapping[str, Any], limits: PrincipalLimits, principal: Principal
+    ) -> None:
+        """Count a request, until `leave`.
 
-        Returns:
-            Its slot, to leave at its end; None if it has none, and is counted in `running`.
+        Args:
+            state: The state of the request. It gets the key ``slot`` with its `Slot` if there is a
+                limit of all processes, else the key ``counted``.
 
         Raises:
             TooManyRequestsError: (21) the principal sends too many, or too many at once.
@@ -183,7 +186,7 @@ class Admission:
         who = (principal.method, principal.name)
         if most is not None:
             slot = self._begin(most, principal)
-        elif self.running[who] >= _CONCURRENT_REQUESTS:
+        elif self._running[who] >= _CONCURRENT_REQUESTS:
             raise _too_many_error(principal, _CONCURRENT_REQUESTS)
         if limits.rate is not None:
             try:
@@ -192,9 +195,22 @@ class Admission:
                 if slot is not None:
                     slot.leave()
                 raise
-        if slot is None:
-            self.running[who] += 1
-        return slot
+        if slot is not None:
+            state["slot"] = slot
+        else:  # the principal of the state may change: a user signs in
+            state["counted"] = who
+            self._running[who] += 1
+
+    def leave(self, state: MutableMapping[str, Any]) -> None:
+        """End the count of a request, unless that was done, or it was never admitted."""
+        slot: Slot | None = state.pop("slot", None)
+        if slot is not None:
+            slot.leave()
+        who = state.pop("counted", None)
+        if who is not None:
+            self._running[who] -= 1
+            if not self._running[who]:
+                del self._running[who]
 
     def _begin(self, most: int, principal: Principal) -> Slot:
         running = _counter_name("running", principal.method, principal.name)

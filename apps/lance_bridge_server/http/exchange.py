@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .. import lancedb
 from ..access.audit import AuditTrail
 from ..gateway.gateway import Gateway
-from ..gateway.limits import Slot
 from ..monitoring import (
     REQUEST_ID,
     SERVER_ERROR,
@@ -103,7 +102,7 @@ class Exchange:
                 if span.is_recording():
                     end_span(span, result, self.status)
                 self._gateway.requests -= 1
-                self._leave_slot()
+                self._process.admission.leave(self._state)
                 active.discard(self)
 
     async def _run(self, app: ASGIApp, on_end: Answer) -> None:
@@ -162,22 +161,8 @@ class Exchange:
             self.code = _error_code(body)
         if not message.get("more_body"):
             # Before the last part is sent: a client that has it may send its next request at once.
-            self._leave_slot()
+            self._process.admission.leave(self._state)
         await self._send(message)
-
-    def _leave_slot(self) -> None:
-        """Leave the request's slot, or uncount it, unless that was done already."""
-        if "slot" not in self._state:
-            return
-        slot: Slot | None = self._state.pop("slot")
-        if slot is not None:
-            slot.leave()
-            return
-        principal, running = self._state["principal"], self._process.admission.running
-        who = (principal.method, principal.name)
-        running[who] -= 1
-        if not running[who]:
-            del running[who]
 
     def record_error(self, error: Exception) -> None:
         """Record an error that ended a response after its status was sent."""

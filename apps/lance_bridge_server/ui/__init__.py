@@ -155,7 +155,8 @@ async def _show(sign_in: SignIn, ui: UiRequest, process: Process, page: Page) ->
     state = ui.http.state
     await sign_in.identify(ui.http, is_required=not page.is_public)
     if state.principal is not None:
-        state.slot = process.admission.admit(ui.gateway.limits.of(state.principal), state.principal)
+        limits = ui.gateway.limits.of(state.principal)
+        process.admission.admit(ui.http.scope["state"], limits, state.principal)
     if page.method != "GET":  # its form is still to be received
         return await page.show(ui)
     async with cancelled_on_disconnect(ui.http, ui.runs):

@@ -18,6 +18,7 @@ from server.ui.browsers import Browser, HtmlPage
 from lance_bridge_server.access.authentication import ApiKeyFile, ApiKeys, principal_of_key
 from lance_bridge_server.access.login import Identity, Seal, Sessions
 from lance_bridge_server.config import LoginSettings
+from lance_bridge_server.gateway import limits
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 
@@ -317,6 +318,18 @@ def test_attempts_that_fail_are_limited(tmp_path: Path, keys: ApiKeyFile, key: s
         assert browser.sign_in("no-such-key").status_code == 429
         # Behind a proxy, all users have the same address: failures must not keep others out.
         assert browser.sign_in(key).status_code == 200
+
+
+def test_signing_in_as_another_leaves_no_request_counted(
+    browser: Browser, keys: ApiKeyFile, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_CONCURRENT_REQUESTS", 1)
+    other, _ = keys.add("bob", [])
+    assert browser.sign_in(key).status_code == 200
+    assert browser.sign_in(other, "/ui/login").status_code == 200
+    browser.sign_out()
+    assert browser.sign_in(key).status_code == 200
+    assert browser.get("/ui/account").status_code == 200
 
 
 def test_a_form_that_is_too_large_is_refused(browser: Browser) -> None:

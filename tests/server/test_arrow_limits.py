@@ -299,6 +299,22 @@ def test_a_table_of_a_directory_whose_rows_are_cut_can_be_created_again(tmp_path
 
 
 @pytest.mark.spec("server.md#requests")
+def test_a_table_that_another_creates_while_rows_arrive_exists_already(tmp_path: Path) -> None:
+    directory, table = lance_bridge.connect("dir", root=str(tmp_path)), tmp_path / "t.lance"
+    first = pa.table({"id": [1]})
+
+    class Late(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if table.exists() and not (table / "data").exists():  # it is declared
+                lance.write_dataset(first, table)
+            return super().read(size)
+
+    with pytest.raises(TableAlreadyExistsError, match="Table already exists: t"):
+        write(directory, "create_table", Late(ipc(DAMAGED)))
+    assert lance.dataset(table).to_table().equals(first)
+
+
+@pytest.mark.spec("server.md#requests")
 @pytest.mark.parametrize("name", ["", ".", "a/b", "a\0b", "x" * 300])
 def test_a_directory_is_left_alike_whether_rows_are_in_memory(tmp_path: Path, name: str) -> None:
     found: list[object] = []

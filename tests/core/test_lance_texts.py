@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -23,6 +20,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from servers.processes import free_port, without_privileges
+from servers.replies import reply_server
 
 import lance_bridge
 from lance_bridge.errors import as_namespace_error, translate_lance_errors
@@ -388,8 +386,9 @@ def test_a_server_that_does_not_respond_is_named_with_the_reason(source: str, re
     ],
 )
 def test_a_server_of_something_else_is_no_catalog(status: str, code: ErrorCode) -> None:
-    with _answering(status) as url:
-        namespace = lance_bridge.connect("rest", uri=url)
+    with reply_server() as replies:
+        replies.status, replies.body = int(status[:3]), "<html>a page</html>"
+        namespace = lance_bridge.connect("rest", uri=replies.address)
         with (
             pytest.raises(LanceNamespaceError) as raised,
             readable_errors("list_tables", ["a"]),
@@ -400,28 +399,3 @@ def test_a_server_of_something_else_is_no_catalog(status: str, code: ErrorCode) 
         f"list_tables: the catalog's server responded with {status}"
     )
     assert "html" not in str(raised.value)
-
-
-@contextmanager
-def _answering(status: str) -> Iterator[str]:
-    """Serve a page with a status at each path; yield the URL."""
-    page = b"<html>a page</html>"
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(int(status[:3]))
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
